@@ -43,7 +43,8 @@ impl Entry {
             _ => return Err("its state is unknown"),
         };
         let home = MemberId(reader.u32()?);
-        let pbn = Pbn::new(reader.u64()?);
+        // Intents and ledgers have PBNs of 32 bits.
+        let pbn = u32::try_from(reader.u64()?).ok().and_then(|pbn| Pbn::new(pbn.into()));
         let pbn = pbn.ok_or("its PBN is out of range")?;
         let members = reader.u32()?;
         reader.finish()?;

@@ -12,6 +12,7 @@ mod count;
 mod error;
 mod family;
 mod map;
+mod order;
 mod packed;
 mod pages;
 mod references;

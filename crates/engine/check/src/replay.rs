@@ -3,7 +3,8 @@
 use crate::walk::{Walk, WalkVolume};
 use crate::{CheckError, packed};
 use gemelo_format::{
-    Change, FormatError, Identity, Lbn, MapEntry, Pbn, ReplayedCommit, VolumeId, VolumeRecord,
+    Change, FormatError, Identity, Layout, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, ReplayedCommit,
+    VolumeId, VolumeRecord,
 };
 use std::collections::HashSet;
 use std::ops::Range;
@@ -36,28 +37,42 @@ impl Walk {
         let block_bytes = u64::from(self.superblock.block_bytes);
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
+                self.check_pbn(pbn)?;
                 self.identities.set(pbn.number(), Identity::of(fingerprint));
                 self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
+                self.sharers.note(pbn, (volume, lbn));
             }
             Change::Share { volume, lbn, pbn, checksum } => {
+                self.check_pbn(pbn)?;
+                if self.layout != Layout::Pages {
+                    self.check_share(pbn)?;
+                }
                 self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
+                self.sharers.note(pbn, (volume, lbn));
             }
             Change::Unmap { volume, first, count } => {
                 let end = first.0.saturating_add(count);
                 self.volume(volume)?.map.remove(first.0..end);
             }
             Change::Create(record) => {
+                self.check_new(record.id)?;
+                self.check_size(record.size_bytes)?;
                 self.volumes.insert(record.id, WalkVolume::new(record));
             }
-            Change::Remove { volume } => drop(self.volumes.remove(&volume)),
+            Change::Remove { volume } => {
+                self.volume(volume)?;
+                self.volumes.remove(&volume);
+            }
             Change::Rename { volume, name } => self.volume(volume)?.record.name = name,
             Change::Resize { volume, size_bytes } => {
+                self.check_size(size_bytes)?;
                 let blocks = size_bytes / block_bytes;
                 let volume = self.volume(volume)?;
                 volume.record.size_bytes = size_bytes;
                 volume.map.remove(blocks..u64::MAX);
             }
             Change::Clone { source, volume, name, read_only, created_s } => {
+                self.check_new(volume)?;
                 let source = self.volume(source)?;
                 let record = source.record.cloned(volume, &name, read_only, created_s);
                 let copy = WalkVolume { record, map: source.map.clone() };
@@ -76,6 +91,7 @@ impl Walk {
                 copied.into_iter().for_each(|(lbn, place)| map.insert(lbn, place));
             }
             Change::Shrink { volume, size_bytes } => {
+                self.check_size(size_bytes)?;
                 self.volume(volume)?.record.size_bytes = size_bytes;
             }
             Change::SetMode { volume, mode } => self.volume(volume)?.record.mode = mode,
@@ -85,6 +101,7 @@ impl Walk {
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
             Change::Show { volume } => self.volume(volume)?.record.is_hidden = false,
             Change::Suspect { pbn, is_suspect } => {
+                self.check_pbn(pbn)?;
                 self.identities.suspect(pbn.number(), is_suspect);
             }
             Change::Lose { volume, first, count } => {
@@ -93,16 +110,49 @@ impl Walk {
                 (first.0..end).for_each(|lbn| volume.map.insert(lbn, MapEntry::Damaged));
             }
             Change::JournalData { pbn, content } => self.journal_contents(pbn, content)?,
-            Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
+            Change::Grow { data_blocks } => {
+                if data_blocks > self.superblock.max_blocks() {
+                    let what = "a commit enlarges the data store beyond any pool";
+                    return Err(FormatError::damaged(what).into());
+                }
+                self.data_blocks = self.data_blocks.max(data_blocks);
+            }
             Change::Identify { pbn, fingerprint } => {
+                self.check_pbn(pbn)?;
                 self.identities.set(pbn.number(), Identity::of(fingerprint));
             }
         }
         Ok(())
     }
 
+    /// Fails if the data store has no such block.
+    fn check_pbn(&self, pbn: Pbn) -> Result<(), FormatError> {
+        if self.superblock.store.has(pbn, self.data_blocks) {
+            return Ok(());
+        }
+        let number = pbn.number();
+        let what = format!("a commit refers to block {number}, which is outside of the data store");
+        Err(FormatError::damaged(what))
+    }
+
+    /// Fails if there is a volume of this number.
+    fn check_new(&self, id: VolumeId) -> Result<(), FormatError> {
+        match self.volumes.contains_key(&id) {
+            false => Ok(()),
+            true => Err(FormatError::damaged(format!("a commit makes volume {id} twice"))),
+        }
+    }
+
+    fn check_size(&self, size_bytes: u64) -> Result<(), FormatError> {
+        if size_bytes / u64::from(self.superblock.block_bytes) <= MAX_VOLUME_BLOCKS {
+            return Ok(());
+        }
+        let what = format!("a commit has a volume of {size_bytes} bytes, which is too large");
+        Err(FormatError::damaged(what))
+    }
+
     /// The entries of a volume in a range.
-    fn entries_of(
+    pub(crate) fn entries_of(
         &mut self,
         id: VolumeId,
         lbns: Range<u64>,

@@ -3,6 +3,7 @@
 use crate::bits::UsedPbns;
 use crate::family::Runs;
 use crate::map::{Tally, WalkMap};
+use crate::order::Sharers;
 use crate::pages::Pages;
 use crate::source::Source;
 use crate::store::{KnownNodes, TreeReader};
@@ -13,12 +14,13 @@ use crate::{CheckError, CheckReport, MEMORY_BYTES, packed};
 use gemelo_base::units::format_counted;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_format::{
-    AtLoss, Checksum, DiskRole, FormatError, Layout, MapEntry, Part, Pbn, PoolSeed,
-    RECORD_PAGE_ENTRIES, ReadChain, Reading, ReplayOptions, Replayed, Root, StoreTable,
-    StoreVolume, Superblock, Table, VolumeId, VolumeRecord, find_roots, read_chain, replay_journal,
+    AtLoss, Change, Checksum, DiskRole, FormatError, Layout, MapEntry, Part, Pbn, PoolSeed,
+    RECORD_PAGE_ENTRIES, ReadChain, Reading, ReplayOptions, Replayed, ReplayedCommit, Root,
+    StoreTable, StoreVolume, Superblock, Table, VolumeId, VolumeRecord, find_roots, read_chain,
+    replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -63,6 +65,9 @@ pub struct Walk {
     pub(crate) replayed_data: Arc<Contents>,
     /// The bytes that these take in the data store.
     pub(crate) replayed_bytes: HashMap<Pbn, u64>,
+    pub(crate) layout: Layout,
+    /// LBNs of the blocks that commits share.
+    pub(crate) sharers: Sharers,
 }
 
 impl Walk {
@@ -137,6 +142,8 @@ impl Walk {
             leaving: 0,
             replayed_data: Arc::default(),
             replayed_bytes: HashMap::new(),
+            layout: root.backend.layout(),
+            sharers: Sharers::default(),
         };
         walk.read_checkpoint(&root, &chain, (work, &mut *report))?;
         work.begin("Reading the journal", (1, 1), 0);
@@ -144,6 +151,16 @@ impl Walk {
         let options = ReplayOptions { at_loss: AtLoss::Stop, reading: Reading::All };
         let prove =
             |contents: &[(Pbn, Checksum)]| Ok(packed::has_all(disks, &superblock, contents)?);
+        let mut shared = HashSet::new();
+        let note = |commit: ReplayedCommit| {
+            shared.extend(commit.changes.iter().filter_map(|change| match change {
+                Change::Share { pbn, .. } => Some(*pbn),
+                _ => None,
+            }));
+            Ok::<_, CheckError>(())
+        };
+        replay_journal(&*disks.metadata, &superblock, &root, options, prove, note)?;
+        walk.sharers = Sharers::of(shared);
         let apply = |commit| {
             report.commits += 1;
             walk.replay_commit(commit)

@@ -279,35 +279,39 @@ impl Change {
         }
     }
 
-    /// Decodes all changes of a payload. Returns `None` if the payload is malformed.
+    /// Decodes all changes of a payload. Returns `None` if the payload is malformed, or if it has
+    /// the number of a block for which `pbn_of` has no PBN, because the pool cannot have the block.
     #[must_use]
-    pub fn decode_all(payload: &[u8]) -> Option<Vec<Self>> {
+    pub fn decode_all(
+        payload: &[u8],
+        pbn_of: impl Fn(u64) -> Option<Pbn> + Copy,
+    ) -> Option<Vec<Self>> {
         let mut reader = Reader::new(payload);
         let mut changes = Vec::new();
         while !reader.is_empty() {
-            changes.push(Self::decode(&mut reader)?);
+            changes.push(Self::decode(&mut reader, pbn_of)?);
         }
         Some(changes)
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(reader: &mut Reader<'_>, pbn_of: impl Fn(u64) -> Option<Pbn>) -> Option<Self> {
         let tag = reader.u8()?;
         match tag {
             10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
             16 => {
-                let pbn = Pbn::new(reader.varint()?)?;
+                let pbn = pbn_of(reader.varint()?)?;
                 return Some(Self::Identify {
                     pbn,
                     fingerprint: Fingerprint::from_bytes(reader.array()?),
                 });
             }
             17 => {
-                let pbn = Pbn::new(reader.varint()?)?;
+                let pbn = pbn_of(reader.varint()?)?;
                 return Some(Self::Suspect { pbn, is_suspect: reader.u8()? == 1 });
             }
             4 => return VolumeRecord::decode(reader).map(Self::Create),
             19 => {
-                let pbn = Pbn::new(reader.varint()?)?;
+                let pbn = pbn_of(reader.varint()?)?;
                 let bytes = usize::try_from(reader.varint()?).ok()?;
                 return Some(Self::JournalData { pbn, content: reader.bytes(bytes)?.to_vec() });
             }
@@ -318,14 +322,14 @@ impl Change {
             1 => Self::Store {
                 volume,
                 lbn: Lbn(reader.varint()?),
-                pbn: Pbn::new(reader.varint()?)?,
+                pbn: pbn_of(reader.varint()?)?,
                 fingerprint: Fingerprint::from_bytes(reader.array()?),
                 checksum: checksum_from(reader)?,
             },
             2 => Self::Share {
                 volume,
                 lbn: Lbn(reader.varint()?),
-                pbn: Pbn::new(reader.varint()?)?,
+                pbn: pbn_of(reader.varint()?)?,
                 checksum: checksum_from(reader)?,
             },
             3 => Self::Unmap { volume, first: Lbn(reader.varint()?), count: reader.varint()? },

@@ -1,7 +1,7 @@
 //! A commit of the journal: a header with two checksums, and changes.
 
 use super::codec::Reader;
-use super::{PAGE_BYTES, Pbn, PoolSeed};
+use super::{LAST_NUMBER, PAGE_BYTES, Pbn, PoolSeed};
 use std::collections::BTreeSet;
 
 /// The magic number of a commit, by its order.
@@ -73,7 +73,10 @@ impl CommitHeader {
             payload_bytes: reader.u64()?,
             payload_checksum: reader.u64()?,
         };
-        (reader.u64()? == seed.checksum(body)).then_some(header)
+        let is_possible = (1..LAST_NUMBER).contains(&header.number)
+            && header.generation < LAST_NUMBER
+            && header.payload_bytes < LAST_NUMBER;
+        (reader.u64()? == seed.checksum(body) && is_possible).then_some(header)
     }
 
     /// Returns whether this is the payload of the commit.
@@ -143,14 +146,18 @@ pub const fn freed_bytes(freed: usize) -> usize {
     freed * PBN_BYTES + COUNT_BYTES
 }
 
-/// Splits a payload into its changes and the blocks that [`append_freed`] has appended.
-pub(crate) fn split_freed(payload: &[u8]) -> Option<(&[u8], BTreeSet<Pbn>)> {
+/// Splits a payload into its changes and the blocks that [`append_freed`] has appended. `pbn_of`
+/// returns the PBN of a number, if the pool can have it.
+pub(crate) fn split_freed(
+    payload: &[u8],
+    pbn_of: impl Fn(u64) -> Option<Pbn>,
+) -> Option<(&[u8], BTreeSet<Pbn>)> {
     let (rest, count) = payload.split_last_chunk()?;
     let bytes = usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(PBN_BYTES)?;
     let (changes, freed) = rest.split_at_checked(rest.len().checked_sub(bytes)?)?;
     let pbn = |bytes: &[u8; PBN_BYTES]| {
         let [b0, b1, b2, b3, b4] = *bytes;
-        Pbn::new(u64::from_le_bytes([b0, b1, b2, b3, b4, 0, 0, 0]))
+        pbn_of(u64::from_le_bytes([b0, b1, b2, b3, b4, 0, 0, 0]))
     };
     let freed = freed.as_chunks().0.iter().map(pbn);
     Some((changes, freed.collect::<Option<_>>()?))
@@ -168,10 +175,11 @@ mod tests {
             let mut payload = b"changes".to_vec();
             append_freed(&mut payload, &freed);
             assert_eq!(payload.len(), 7 + freed_bytes(freed.len()));
-            let (changes, found) = split_freed(&payload).unwrap();
+            let (changes, found) = split_freed(&payload, Pbn::new).unwrap();
             assert!(changes == b"changes" && found.into_iter().eq(freed));
         }
-        assert!(split_freed(&[1, 0, 0, 0]).is_none() && split_freed(&[0; 3]).is_none());
+        assert!(split_freed(&[1, 0, 0, 0], Pbn::new).is_none());
+        assert!(split_freed(&[0; 3], Pbn::new).is_none());
     }
 
     #[test]

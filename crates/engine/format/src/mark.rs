@@ -5,15 +5,13 @@
 use super::codec::Reader;
 use super::regions::{COPIES, HeadPage, head_offsets, read_page};
 use super::superblock::page_of;
-use super::{PAGE_BYTES, Page, PoolSeed, Superblock};
+use super::{LAST_NUMBER, PAGE_BYTES, Page, PoolSeed, Superblock};
 use gemelo_disk::Disk;
 
 const MAGIC: &[u8; 8] = b"GEMELOFM";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
 /// The byte offsets of the two pages that a mark is written to in turns.
 const OFFSETS: [u64; COPIES] = head_offsets(HeadPage::FlushMark);
-/// The highest number of a commit; the same bound as in a root.
-const LAST_NUMBER: u64 = 1 << 62;
 
 /// Says that a commit, all commits before it, and a root with its copy are durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -151,6 +151,30 @@ impl StoreKind {
         }
     }
 
+    /// Returns the PBN of a number that was read. `None` if no store of this kind, with words of this
+    /// form, can be so large as to have it.
+    #[must_use]
+    pub const fn pbn(self, number: u64, words: WordForm) -> Option<Pbn> {
+        let end = match self {
+            Self::Plain => words.end(),
+            Self::Packed(_) => WordForm::Narrow.end(),
+        };
+        match Pbn::new(number) {
+            Some(pbn) if number < end && self.first_block(pbn) > 0 => Some(pbn),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a store of this many blocks has all parts of this content.
+    #[must_use]
+    pub const fn has(self, pbn: Pbn, blocks: u64) -> bool {
+        let is_possible = match self {
+            Self::Plain => true,
+            Self::Packed(_) => pbn.number() < WordForm::Narrow.end(),
+        };
+        is_possible && self.first_block(pbn) > 0 && self.last_block(pbn) < blocks
+    }
+
     /// A number above all PBNs of a store of this many blocks.
     #[must_use]
     pub const fn pbn_end(self, blocks: u64) -> u64 {
@@ -329,6 +353,12 @@ impl Superblock {
     #[must_use]
     pub const fn max_blocks(&self) -> u64 {
         self.store.max_blocks(self.words)
+    }
+
+    /// Returns the PBN of a number that was read, if the data store can ever have it.
+    #[must_use]
+    pub const fn pbn(&self, number: u64) -> Option<Pbn> {
+        self.store.pbn(number, self.words)
     }
 
     /// A number above all PBNs of a data store of this many blocks.

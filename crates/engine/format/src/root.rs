@@ -4,7 +4,7 @@ use super::codec::Reader;
 use super::regions::{COPIES, HeadPage, head_offsets, read_page};
 use super::superblock::page_of;
 use super::table::{decode_link, encode_link};
-use super::{FlushMarks, NodeRef, PAGE_BYTES, Page, PoolSeed, Superblock};
+use super::{FlushMarks, LAST_NUMBER, NodeRef, PAGE_BYTES, Page, PoolSeed, Superblock};
 use crate::DiskRole;
 use crate::error::{FormatError, Result};
 use crate::types::BackendKind;
@@ -12,8 +12,6 @@ use gemelo_disk::Disk;
 
 const MAGIC: &[u8; 8] = b"GEMELORT";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
-/// Bound of generations and commit numbers. No pool exists long enough to reach it.
-const LAST_NUMBER: u64 = 1 << 62;
 
 /// The root of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +114,8 @@ pub struct RootSearch {
     pub newest: Root,
     /// The newest root before that one.
     pub older: Option<Root>,
-    /// Offsets in bytes of damaged copies of the newest root. A copy that a crash kept from being
+    /// Offsets in bytes of the places of the newest root that do not hold it, because they were
+    /// damaged, or because the root was written elsewhere. A copy that a crash kept from being
     /// written, or that it left half written, is not among them.
     pub to_repair: Vec<u64>,
 }
@@ -127,6 +126,10 @@ pub struct RootSearch {
 /// root. So a root that is not whole beside a whole copy was damaged. A copy that is not whole
 /// beside a whole root was damaged if a mark names the root; otherwise a crash, or an error of the
 /// disk, may have kept it from being written as a whole, and it may hold anything.
+///
+/// A disk may have written the newest root to a place of the other parity. It counts there as well:
+/// a root is written only when everything that it names is durable, so its checksum proves that the
+/// checkpoint is complete. Neither of its own places holds it then.
 ///
 /// # Errors
 /// Fails if no root is intact, or if the disk cannot read a place that may have the only one.
@@ -148,13 +151,13 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
     let is_whole = |place: u64| roots.contains(&(place, newest.clone()));
     let [first, copy] = Root::offsets(newest.generation);
     let marks = FlushMarks::read(disk, superblock, seed);
-    let mut to_repair = Vec::new();
-    if !is_whole(first) {
-        assert!(is_whole(copy), "root {} was found in one of its places", newest.generation);
-        to_repair.push(first);
-    } else if !is_whole(copy) && marks.has_root(newest.generation) {
-        to_repair.push(copy);
-    }
+    let to_repair = match (is_whole(first), is_whole(copy)) {
+        (true, true) => Vec::new(),
+        (true, false) if marks.has_root(newest.generation) => vec![copy],
+        (true, false) => Vec::new(),
+        (false, true) => vec![first],
+        (false, false) => vec![first, copy],
+    };
     // The copy of the newest root may still hold the root before the older one.
     let older = roots
         .into_iter()

@@ -3,7 +3,7 @@
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page, Slot};
-use crate::types::{VolumeId, WordForm};
+use crate::types::{MAX_VOLUME_BLOCKS, VolumeId, WordForm};
 use crate::volume::VolumeRecord;
 
 /// Bytes of a [`NodeRef`] on disk.
@@ -364,6 +364,9 @@ impl StoreTable {
         for _ in 0..volumes {
             let record = VolumeRecord::decode(&mut reader)?;
             let (mapped, stored) = (reader.u64()?, reader.u64()?);
+            if stored > mapped || mapped > MAX_VOLUME_BLOCKS {
+                return None;
+            }
             let follows = Some(VolumeId(reader.u32()?)).filter(|volume| volume.0 > 0);
             let (left, map) = (reader.u64()?, tree_from(&mut reader)?);
             table.volumes.push(StoreVolume { record, mapped, stored, follows, left, map });

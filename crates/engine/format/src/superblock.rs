@@ -115,7 +115,7 @@ impl Superblock {
         let [fingerprint, store, algorithm, level, ..] = reader.array::<8>()?;
         let ring_pages = reader.u64()?;
         let features = reader.u64()?;
-        let header_copy = Pbn::new(reader.u64()?);
+        let header_copy = reader.u64()?;
         let unknown = features & !KNOWN_FEATURES;
         if unknown != 0 {
             let what = format!("feature {}", unknown.trailing_zeros());
@@ -132,9 +132,15 @@ impl Superblock {
         };
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
         let words = if features & WIDE == 0 { WordForm::Narrow } else { WordForm::Wide };
+        let is_packed = store != StoreKind::Plain;
+        // It is the number of a block in a store of either kind.
+        let header_copy = match header_copy {
+            0 => None,
+            number => Some(Pbn::new(number).filter(|_| number < store.max_blocks(words))?),
+        };
         let fits = is_block_size(block_bytes)
             && (1..=MAX_RING_PAGES).contains(&ring_pages)
-            && (store == StoreKind::Plain || block_bytes <= MAX_PACKED_BLOCK_BYTES);
+            && (!is_packed || block_bytes <= MAX_PACKED_BLOCK_BYTES && words == WordForm::Narrow);
         fits.then_some(Ok(Self {
             block_bytes,
             pool_id,
@@ -218,7 +224,7 @@ mod tests {
             ring_pages: 8,
             header_copy: Pbn::new(7),
             store: StoreKind::Packed(Compression::Zstd(3)),
-            words: WordForm::Wide,
+            words: WordForm::Narrow,
         }
     }
 
@@ -235,6 +241,10 @@ mod tests {
     fn a_superblock_comes_back() {
         assert_eq!(read_changed(0, &[]).unwrap().unwrap(), superblock());
         assert!(read_changed(0, b"X").is_none());
+        let plain = read_changed(65, &[0, 0, 0]).unwrap().unwrap();
+        assert_eq!((plain.store, plain.words), (StoreKind::Plain, WordForm::Narrow));
+        let wide = read_changed(65, &[0; 15]).unwrap();
+        assert!(wide.is_err(), "a journal has at least a page");
     }
 
     #[test]
@@ -247,5 +257,7 @@ mod tests {
         assert!(refused(65, &[7]).contains("data stores of kind 7"));
         assert!(refused(66, &[7]).contains("out of bounds"));
         assert!(refused(67, &[20]).contains("out of bounds"));
+        assert!(refused(80, &[1]).contains("out of bounds"), "a packed store with wide words");
+        assert!(refused(88 + 3, &[0x20]).contains("out of bounds"), "a copy of block 0 too far");
     }
 }

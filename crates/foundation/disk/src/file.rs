@@ -23,7 +23,8 @@ const STATUS_BLOCK_BYTES: u64 = 512;
 /// Bytes at each end of a device that may hold labels. File systems, volume managers and partition
 /// tables have theirs in the first MiB; GPT, ZFS and MD RAID also in the last.
 pub(crate) const LABEL_BYTES: u64 = 1 << 20;
-/// The kinds of file systems that keep files in memory alone: tmpfs and ramfs.
+/// The kinds of file systems that keep files in memory alone: tmpfs and ramfs. They say nothing of
+/// a device whose node lies in one.
 const MEMORY_FILE_SYSTEMS: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// A file or block device, locked.
@@ -102,7 +103,8 @@ impl FileDisk {
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
             let (reads, medium) = (CachedReads::default(), MediumReads::default());
             let path = path.to_owned();
-            let is_memory = lies_in_memory(&file);
+            // For a device, the file system is that of its node, which devtmpfs keeps in memory.
+            let is_memory = !is_device && lies_in_memory(&file);
             let (unread, direct) = (MediumWrites::default(), None);
             return Ok(Self { file, path, is_device, is_memory, reads, medium, unread, direct });
         }

@@ -1,8 +1,10 @@
-//! Disks for tests and benchmarks: one in memory, one that makes contents, one that forgets, and
-//! layers over other disks.
+//! Disks for tests and benchmarks: one in memory, one that makes contents, one that forgets, one
+//! that writes to wrong places, and layers over other disks.
 
+mod misdirecting;
 mod synthetic;
 
+pub use misdirecting::MisdirectingDisk;
 pub use synthetic::{SyntheticDisk, renumber, synthesize};
 
 use crate::{Disk, DiskRead, DiskWrite, SystemCache};

@@ -7,7 +7,7 @@
 use crate::disk::{disk_of, small_pool, use_pool};
 use gemelo_format::{
     BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, CommitOrder, FingerprintKind,
-    NewCommit, PAGE_BYTES, PoolSeed, Root, Slot, Superblock, Table, build_chain, build_commit,
+    NewCommit, PAGE_BYTES, Pbn, PoolSeed, Root, Slot, Superblock, Table, build_chain, build_commit,
     find_roots, read_chain, read_superblock,
 };
 use std::sync::LazyLock;
@@ -261,11 +261,11 @@ pub(crate) fn pages(bytes: &[u8]) {
 
 /// Opens the pool with a further commit in the journal.
 pub(crate) fn changes(bytes: &[u8]) {
-    if let Some(changes) = Change::decode_all(bytes) {
+    if let Some(changes) = Change::decode_all(bytes, Pbn::new) {
         let mut encoded = Vec::new();
         changes.iter().for_each(|change| change.encode(&mut encoded));
         assert_eq!(
-            Change::decode_all(&encoded),
+            Change::decode_all(&encoded, Pbn::new),
             Some(changes),
             "decoded changes must survive encoding"
         );

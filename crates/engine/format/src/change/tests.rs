@@ -60,11 +60,11 @@ fn every_change_comes_back_and_no_cut_one_does() {
         let mut one = Vec::new();
         change.encode(&mut one);
         for end in 1..one.len() {
-            assert_eq!(Change::decode_all(&one[..end]), None, "{change:?} cut at {end}");
+            assert_eq!(Change::decode_all(&one[..end], Pbn::new), None, "{change:?} cut at {end}");
         }
         payload.extend(one);
     }
-    assert_eq!(Change::decode_all(&payload), Some(one_of_each()));
+    assert_eq!(Change::decode_all(&payload, Pbn::new), Some(one_of_each()));
 }
 
 #[test]
@@ -80,6 +80,6 @@ fn a_carried_content_takes_few_bytes_besides_its_own() {
 proptest! {
     #[test]
     fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
-        let _ = Change::decode_all(&bytes);
+        let _ = Change::decode_all(&bytes, Pbn::new);
     }
 }

@@ -132,6 +132,7 @@ pub fn replay_journal<E: From<FormatError>>(
     let reader = JournalReader {
         ring: Ring {
             disk,
+            superblock,
             regions,
             seed,
             reading: options.reading,
@@ -184,7 +185,8 @@ impl JournalReader<'_> {
             let Found { commit, payload, is_mended, damaged_copies } = found;
             let number = commit.header.number;
             assert!(number >= self.number, "commit {number} does not come before {}", self.number);
-            let (changes, freed) = decode_payload(&commit.header, &payload).ok_or_else(|| {
+            let decoded = decode_payload(self.ring.superblock, &commit.header, &payload);
+            let (changes, freed) = decoded.ok_or_else(|| {
                 let what = format!("the changes of commit {number} cannot be decoded");
                 FormatError::damaged(what)
             })?;
@@ -262,12 +264,17 @@ impl JournalReader<'_> {
 }
 
 /// The changes of a commit, and the blocks that it frees if it was written beside its contents.
-fn decode_payload(header: &CommitHeader, payload: &[u8]) -> Option<(Vec<Change>, BTreeSet<Pbn>)> {
+fn decode_payload(
+    superblock: &Superblock,
+    header: &CommitHeader,
+    payload: &[u8],
+) -> Option<(Vec<Change>, BTreeSet<Pbn>)> {
+    let pbn_of = |number| superblock.pbn(number);
     let (changes, freed) = match header.order {
         CommitOrder::AfterContents => (payload, BTreeSet::new()),
-        CommitOrder::BesideContents => split_freed(payload)?,
+        CommitOrder::BesideContents => split_freed(payload, pbn_of)?,
     };
-    Some((Change::decode_all(changes)?, freed))
+    Some((Change::decode_all(changes, pbn_of)?, freed))
 }
 
 /// The contents that changes store, but not those of freed blocks.

@@ -5,7 +5,7 @@ use super::{GivenUp, decode_payload};
 use crate::error::{FormatError, Result};
 use crate::{
     COMMIT_HEADER_BYTES, COPIES, Commit, CommitHeader, DiskRole, MAX_DAMAGED_BYTES, PAGE_BYTES,
-    PoolSeed, Reading, Regions, RingPiece,
+    PoolSeed, Reading, Regions, RingPiece, Superblock,
 };
 use gemelo_disk::Disk;
 use std::cell::RefCell;
@@ -32,6 +32,7 @@ pub(super) struct Found {
 /// the starts of their rings.
 pub(super) struct Ring<'d> {
     pub(super) disk: &'d dyn Disk,
+    pub(super) superblock: &'d Superblock,
     pub(super) regions: Regions,
     pub(super) seed: PoolSeed,
     pub(super) reading: Reading,
@@ -217,7 +218,8 @@ impl Ring<'_> {
         for number in numbers {
             let Some(found) = self.commit_anywhere(number, headers)? else { continue };
             let Found { commit, payload, .. } = found;
-            let decoded = decode_payload(&commit.header, &payload).unwrap_or_default();
+            let decoded =
+                decode_payload(self.superblock, &commit.header, &payload).unwrap_or_default();
             for change in decoded.0 {
                 given_up.expected.extend(change.expected_content());
                 if let Some((volume, blocks)) = change.changed_blocks() {

@@ -119,7 +119,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     pub(super) fn check_pbn(&self, pbn: Pbn) -> Result<()> {
-        if pbn.number() < self.pbn_end() {
+        if self.store.has(pbn, self.data_blocks) {
             return Ok(());
         }
         Err(MetadataError::damaged(format!(

@@ -249,19 +249,17 @@ impl Shared {
         }
     }
 
-    /// Holds a content in place of an older one that waits. Returns `false` if none waits.
-    pub(super) fn replace_waiting(&self, pbn: Pbn, slot: Slot) -> bool {
+    /// Holds a content in place of an older one that was set aside and waits. Returns `false` if
+    /// none does.
+    pub(super) fn replace_aside(&self, pbn: Pbn, slot: Slot) -> bool {
         let mut guarded = self.lock();
-        let waits = guarded.state.waits(pbn);
-        if waits {
-            guarded.state.insert(ContentKey { pbn, ticket: None }, slot);
-        } else {
-            guarded.state.memory.put_back(slot);
-        }
+        let replaced = guarded.state.replace_aside(pbn, slot);
+        let is_replaced = replaced.is_ok();
+        replaced.err().into_iter().for_each(|slot| guarded.state.memory.put_back(slot));
         if guarded.starving > 0 {
             self.settled.notify_all();
         }
-        waits
+        is_replaced
     }
 
     /// Gives up slots that a reader looked at. The last owner of a slot frees it, which can be the

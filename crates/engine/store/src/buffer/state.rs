@@ -43,6 +43,9 @@ pub(super) struct Content {
     number: u64,
     /// The ticket of its write.
     ticket: Option<NonZeroU64>,
+    /// `true` if its owner set it aside and may still replace it. A content that anyone else has
+    /// written since is another one, and the owner's version lacks what that one has.
+    is_replaceable: bool,
     pub(super) slot: Slot,
 }
 
@@ -181,6 +184,7 @@ impl State {
             // It keeps its place, so that a block that is written all the time is written out.
             let old = std::mem::replace(&mut waiting.slot, slot);
             waiting.ticket = ticket;
+            waiting.is_replaceable = false;
             if self.unneeded.remove(&pbn) {
                 waiting.number = self.queue.push(pbn);
             }
@@ -188,7 +192,21 @@ impl State {
             return;
         }
         assert!(!self.failed.contains_key(&pbn), "a content that failed does not wait");
-        held.waiting = Some(Content { pbn, number: self.queue.push(pbn), ticket, slot });
+        let number = self.queue.push(pbn);
+        held.waiting = Some(Content { pbn, number, ticket, is_replaceable: false, slot });
+    }
+
+    /// Holds a content in place of one that its owner has set aside and that nobody has begun to
+    /// write or has replaced since. Returns the new content if there is no such one.
+    pub(super) fn replace_aside(&mut self, pbn: Pbn, slot: Slot) -> Result<(), Slot> {
+        let waits = self.waits(pbn);
+        let waiting = self.held_mut(pbn).and_then(|held| held.waiting.as_mut());
+        let Some(waiting) = waiting.filter(|waiting| waits && waiting.is_replaceable) else {
+            return Err(slot);
+        };
+        let old = std::mem::replace(&mut waiting.slot, slot);
+        self.memory.put_back(old);
+        Ok(())
     }
 
     fn held_of(&self, pbn: Pbn) -> Option<&Held> {
@@ -231,6 +249,8 @@ impl State {
         if let Some(number) = waiting.map(|content| content.number).filter(|_| self.waits(pbn)) {
             self.queue.remove(number);
             self.set_aside = Some(pbn);
+            let waiting = self.held_mut(pbn).and_then(|held| held.waiting.as_mut());
+            waiting.into_iter().for_each(|waiting| waiting.is_replaceable = true);
         }
     }
 

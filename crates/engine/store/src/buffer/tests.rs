@@ -1,5 +1,6 @@
 //! Tests of the write buffer against a map, over a store that can fail.
 
+mod aside;
 mod cached;
 mod given_up;
 mod map;
@@ -388,17 +389,17 @@ fn a_content_that_is_set_aside_can_be_replaced_until_it_has_to_be_written() {
         let mut write = ContentWrite::new(pbn(number), &first);
         buffer.write_aside(&mut write);
         write.outcome.unwrap();
-        assert!(buffer.replace_waiting(pbn(number), &content(id)), "it was written at once");
+        assert!(buffer.replace_aside(pbn(number), &content(id)), "it was written at once");
     };
     set_aside(5, 51);
     for number in [6, 4] {
         write(&buffer, &[(number, 10)]);
         until_written(number, 10);
     }
-    assert!(!is_written(5, 51) && buffer.replace_waiting(pbn(5), &content(52)));
+    assert!(!is_written(5, 51) && buffer.replace_aside(pbn(5), &content(52)));
     assert_eq!(read(&buffer, &[5]), [52]);
     buffer.sync().unwrap();
-    assert!(is_written(5, 52) && !buffer.replace_waiting(pbn(5), &content(53)));
+    assert!(is_written(5, 52) && !buffer.replace_aside(pbn(5), &content(53)));
     set_aside(7, 71);
     set_aside(8, 81);
     until_written(7, 71);

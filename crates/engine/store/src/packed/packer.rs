@@ -186,11 +186,11 @@ impl Packer {
 }
 
 /// Writes a block to the buffer. Returns `false` if the buffer had an earlier version of it that
-/// does not wait any more.
+/// does not wait any more, or that a heal of one of its contents has replaced.
 fn write(open: &mut Open, buffer: &WriteBuffer) -> Result<bool, NotPlaced> {
     let Some(number) = block_number(open.block) else { return Err(NotPlaced::Full) };
     if open.is_written {
-        return Ok(buffer.replace_waiting(number, open.image.bytes()));
+        return Ok(buffer.replace_aside(number, open.image.bytes()));
     }
     let mut write = ContentWrite::new(number, open.image.bytes());
     buffer.write_aside(&mut write);

@@ -10,6 +10,7 @@
     reason = "a test that cannot continue fails and prints its seed"
 )]
 
+mod agree;
 mod ahead;
 mod background;
 mod background_failures;
@@ -38,6 +39,7 @@ mod kept;
 mod layout;
 mod layout_races;
 mod lost_commit;
+mod misdirected;
 mod model;
 mod overload;
 mod packed;

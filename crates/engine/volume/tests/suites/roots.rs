@@ -188,3 +188,34 @@ fn no_older_root_takes_the_place_of_a_lost_one_that_commits_follow() {
         );
     }
 }
+
+/// A disk that writes the newest root to a place of the root before, and a power cut before its
+/// copy. The checkpoint was durable before its root was written, so nothing is lost.
+#[test]
+fn a_root_in_a_place_of_the_other_parity_counts_and_is_put_right() {
+    for backend in BackendKind::ALL {
+        for crashed in before_each_copy(backend) {
+            let RootSearch { newest, older, .. } = roots(&crashed);
+            for wrong in Root::offsets(newest.generation + 1) {
+                let mut images = crashed.images();
+                let own = Root::offsets(newest.generation).map(|at| at as usize);
+                let page = images[METADATA][own[0]..][..PAGE].to_vec();
+                images[METADATA][wrong as usize..][..PAGE].copy_from_slice(&page);
+                own.iter().for_each(|at| images[METADATA][*at..][..PAGE].fill(0));
+                let misplaced = Simulation::of_images(1, images);
+                let found = roots(&misplaced);
+                assert_eq!(found.newest, newest, "{backend:?}");
+                assert_eq!(found.to_repair, Root::offsets(newest.generation), "{backend:?}");
+                assert!(found.older.is_none() || found.older == older, "{backend:?}");
+                let report = check_all(&misplaced);
+                assert!(report.problems.iter().all(|problem| !problem.loses_data), "{backend:?}");
+                assert_eq!(report.problems.len(), 2, "{backend:?}: {:?}", report.problems);
+                let pool = open(&misplaced.disks(), tuning()).unwrap();
+                assert!(!pool.is_read_only() && pool.damage().len() == 2, "{:?}", pool.damage());
+                pool.close().unwrap();
+                let report = check_all(&misplaced);
+                assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+            }
+        }
+    }
+}

@@ -93,6 +93,11 @@ impl JournalData {
         Self { bytes, ..Self::default() }
     }
 
+    /// Returns whether a commit may carry so many bytes more before the next sync of the data store.
+    const fn has_room(&self, bytes: u64) -> bool {
+        self.bytes.saturating_add(bytes) <= MAX_JOURNAL_DATA_BYTES
+    }
+
     const fn is_any(&self) -> bool {
         self.bytes > 0 || self.syncing_bytes > 0
     }
@@ -179,6 +184,16 @@ mod tests {
     fn sorted(mut pbns: Vec<Pbn>) -> Vec<u64> {
         pbns.sort_unstable();
         pbns.into_iter().map(Pbn::number).collect()
+    }
+
+    #[test]
+    fn commits_carry_no_more_than_an_opening_holds() {
+        let mut data = JournalData::of_journal(MAX_JOURNAL_DATA_BYTES - 4096);
+        assert!(data.has_room(4096) && !data.has_room(4097) && !data.has_room(u64::MAX));
+        data.bytes += 4096;
+        assert!(!data.has_room(1));
+        data.begin_sync();
+        assert!(data.has_room(1), "a sync under way covers them");
     }
 
     #[test]

@@ -49,9 +49,7 @@ pub(crate) struct Log {
     /// Held by a checkpoint, and by changes of whole volumes, which none of them may meet.
     pub(super) checkpointer: OrderedMutex<()>,
     pub(super) reserve: Reserve,
-    /// Most bytes of contents that a commit carries.
-    pub(super) max_journal_data_bytes: u64,
-    /// The same in blocks.
+    /// Most blocks whose contents a commit carries.
     pub(super) max_journal_data_blocks: usize,
     /// `true` if commits may be written beside their contents.
     pub(super) writes_beside: bool,
@@ -117,7 +115,6 @@ impl Log {
             checkpointer: OrderedMutex::new(Rank::Checkpoint, health, ()),
             reserve: Reserve::new(health),
             health: Arc::clone(health),
-            max_journal_data_bytes,
             max_journal_data_blocks,
             writes_beside: parts.writes_beside,
             open_bytes: AtomicU64::new(0),

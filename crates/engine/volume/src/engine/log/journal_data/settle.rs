@@ -78,6 +78,7 @@ impl Log {
         assert!(unbuilt.is_some(), "a commit waits for contents");
         let Some(commit) = unbuilt else { return Err(full) };
         let sizes = self.journal_data_sizes(commit.buffer.len(), pbns.len());
+        // The sync has covered what earlier commits carry.
         if sizes.content_bytes > MAX_JOURNAL_DATA_BYTES
             || sizes.content_bytes > journal.ring_bytes() / JOURNAL_PER_DATA
             || !journal.has_room(sizes.ring_bytes as usize)
@@ -128,9 +129,8 @@ impl Log {
     /// Lets the waiting commits carry their contents. Returns `false` if they must not.
     fn journal_contents(&self, committer: &mut Committer) -> bool {
         let Committer { waiting, journal_data, journal, .. } = committer;
-        let is_long = journal_data.bytes + self.max_journal_data_bytes > MAX_JOURNAL_DATA_BYTES;
         // Contents without space are tried again, with everything that has come since.
-        if is_long || journal_data.held_back.len() > MAX_HELD_BACK || self.data.has_unwritten() {
+        if journal_data.held_back.len() > MAX_HELD_BACK || self.data.has_unwritten() {
             return false;
         }
         for commit in waiting.iter_mut() {
@@ -144,7 +144,8 @@ impl Log {
             };
             assert!(!commit.is_built, "a commit on its way to the journal needs its contents");
             let sizes = self.journal_data_sizes(commit.buffer.len(), pbns.len());
-            if sizes.ring_bytes > journal.ring_bytes() / JOURNAL_PER_DATA
+            if !journal_data.has_room(sizes.content_bytes)
+                || sizes.ring_bytes > journal.ring_bytes() / JOURNAL_PER_DATA
                 || !journal.has_room(sizes.ring_bytes as usize)
                 || !self.append_contents(commit, &pbns, &sizes)
             {
