@@ -72,7 +72,7 @@ fn failed_writes(pool: &TestPool) -> usize {
     let mut write = |block: u64| {
         let data = noise(1_000_000 + block, BLOCK as usize);
         let submission = Submission::Write { offset: block * BLOCK, data: &data, durable: false };
-        client.run(submission, |done| done.error).unwrap().is_some()
+        !client.run(submission, |done| done.error).unwrap().is_none()
     };
     (0..BLOCKS).map(|number| number * 37 % BLOCKS).filter(|block| write(*block)).take(20).count()
 }
