@@ -207,8 +207,9 @@ impl<'scan> Walker<'scan> {
         }
     }
 
-    /// Lists a directory. Of one that mounts have shown before, only the directories below are looked
-    /// at, because another mount may have hidden some of them there, or shows another one here.
+    /// Lists a directory. Of one that mounts have shown before, only the directories below are
+    /// looked at, because another mount may have hidden some of them there, or shows another one
+    /// here.
     fn first_met(
         &mut self,
         mut frame: Frame,
@@ -292,8 +293,8 @@ impl<'scan> Walker<'scan> {
         }
         match self.known_kind(frame, name, kind) {
             Some(FileType::Directory) => frame.subdirectories.push(name.to_owned()),
-            // All else in a directory that was listed before was counted there, unless a mounted file
-            // hid a file: then files are known by themselves.
+            // All else in a directory that was listed before was counted there, unless a mounted
+            // file hid a file: then files are known by themselves.
             Some(FileType::RegularFile) if self.mounts.has_files => names.push(name),
             Some(_) if frame.is_repeated => {}
             Some(FileType::RegularFile) => names.push(name),
