@@ -1,7 +1,7 @@
 //! One side of a comparison: result files, or a campaign.
 
 use crate::{CompareError, Groups, Place, Repetition};
-use gemelo_figures::read;
+use gemelo_figures::{Kind, read};
 use gemelo_record::{Outcome, read_campaign, read_runs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,10 @@ impl Side {
                     "{} is the result of an incomplete run, and is compared all the same",
                     path.display()
                 ));
+            }
+            // Those of gemelo's own results were told when they were made.
+            if raw.kind == Kind::Fio {
+                side.warnings.extend(raw.warnings);
             }
             side.hosts.extend(raw.provenance.map(|provenance| provenance.host));
             let several =

@@ -1,8 +1,8 @@
 //! Names of files as text. A name on Unix is a string of bytes, and need not be UTF-8.
 //!
 //! The text of a name is the name itself, except that a byte that is no part of UTF-8 becomes
-//! `\xHH`, with two hexadecimal digits. A backslash that would look like the start of such an escape
-//! becomes `\x5c`. So [`name_of_text`] gives back every name byte for byte.
+//! `\xHH`, with two hexadecimal digits. A backslash that would look like the start of such an
+//! escape becomes `\x5c`. So [`name_of_text`] gives back every name byte for byte.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -16,9 +16,9 @@ fn scaled_ratio(distribution: &Distribution, blocks: u64) -> Option<f64> {
     Some(scaled.to_distribution().ok()?.summary().dedup_ratio())
 }
 
-/// Returns a warning if a data set of `blocks` blocks with exact contents is so small that its dedup
-/// ratio differs by more than 5 % from that of its distribution, which has this name. A distribution
-/// of one content is complete at any size: all blocks are copies of it.
+/// Returns a warning if a data set of `blocks` blocks with exact contents is so small that its
+/// dedup ratio differs by more than 5 % from that of its distribution, which has this name. A
+/// distribution of one content is complete at any size: all blocks are copies of it.
 #[must_use]
 pub fn warning(name: &str, content: &ContentSpec, blocks: u64) -> Option<String> {
     if content.mode == AssignmentMode::Sampled {

@@ -187,8 +187,8 @@ impl PlannedFiles {
             return;
         }
         let identity = (stat.st_dev, stat.st_ino);
-        let has_other_names = mounts.files.contains(&identity)
-            || (stat.st_nlink > 1 && !options.request().count_hard_links);
+        let has_other_names =
+            mounts.has_files || (stat.st_nlink > 1 && !options.request().count_hard_links);
         if has_other_names && !self.links.insert(identity) {
             return;
         }

@@ -95,8 +95,8 @@ fn check_names_file_and_line_of_every_problem() {
 fn files_that_are_no_distribution_are_refused_with_their_name() {
     let directory = tempfile::tempdir().unwrap();
     for (name, text, message) in [
-        ("empty", "", "no contents"),
-        ("zeros", "0 0\n0 0\n", "no contents"),
+        ("empty", "", "no blocks"),
+        ("zeros", "0 0\n0 0\n", "no blocks"),
         ("large", "9223372036854775807 9223372036854775807\n", "more than 2^63"),
         ("toml", "schema = 'gemelo.profile/2'\n", "missing field"),
         ("json", "{}", "not a profile"),

@@ -1,9 +1,9 @@
 //! The DEDISbench format: `<duplicates> <contents>` on each line, in any order and number.
 //!
 //! The parser accepts any white space between the numbers, blank lines and `#` comments. A class on
-//! several lines is added up, and a class without contents is left out. A comment `# zeros N`, alone
-//! on its line, gives the blocks of zeros. DEDISbench takes a line that begins with `#` for 0 blocks
-//! without duplicates, and keeps the last such number, so the comment is the first line.
+//! several lines is added up, and a class without contents is left out. A comment `# zeros N`,
+//! alone on its line, gives the blocks of zeros. DEDISbench takes a line that begins with `#` for 0
+//! blocks without duplicates, and keeps the last such number, so the comment is the first line.
 
 use super::{Distribution, DistributionError, DuplicateClass};
 

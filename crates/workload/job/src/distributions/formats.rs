@@ -250,7 +250,7 @@ mod tests {
         for (text, message) in [
             ("0 5\nx\n", "f:2: expected '<duplicates> <contents>', two whole numbers, found 'x'"),
             ("duplicates,contents\n0,5\n1;2\n", "f:3: expected"),
-            ("", "f: the distribution has no contents"),
+            ("", "f: the distribution has no blocks"),
             ("a = 1\nb = 2\n", "f:1: not a profile: unknown field"),
             ("{\n\"a\": 1}", "f:2: not a profile: unknown field"),
             (

@@ -186,7 +186,7 @@ impl<'scan> Worker<'scan> {
         if self.has_other_names(&stat) {
             let is_new = locked(self.session.links).insert((stat.st_dev, stat.st_ino));
             if !is_new {
-                self.counted.hard_links_skipped += 1;
+                self.counted.hard_links_skipped += u64::from(stat.st_nlink > 1);
                 return Ok(None);
             }
         }
@@ -195,8 +195,8 @@ impl<'scan> Worker<'scan> {
 
     /// Returns whether the scan can meet a file by another name, and counts it only once.
     fn has_other_names(&self, stat: &Stat) -> bool {
-        let is_mounted = self.session.mounts.files.contains(&(stat.st_dev, stat.st_ino));
-        is_mounted || (stat.st_nlink > 1 && !self.session.options.request().count_hard_links)
+        self.session.mounts.has_files
+            || (stat.st_nlink > 1 && !self.session.options.request().count_hard_links)
     }
 
     fn file(&mut self, fd: OwnedFd, file: FileRef, size_bytes: u64, stat: Stat) {

@@ -179,7 +179,7 @@ impl<'scan> Walker<'scan> {
             Ok(fd) => {
                 let counted_with = self.directories.root(&root.path);
                 let frame = Frame::new(fd, Arc::from(root.path.as_path()), counted_with);
-                frames.extend(self.first_met(frame, device, sink)?);
+                frames.push(self.first_met(frame, device, sink)?);
             }
             Err(error) => self.troubles.unreadable(&root.path, &error.into()),
         }
@@ -200,29 +200,27 @@ impl<'scan> Walker<'scan> {
                         if self.excludes() { frame.below.join(os_name) } else { PathBuf::new() };
                     let counted_with = self.directories.below(frame.counted_with, level, &path);
                     let next = Frame { below, ..Frame::new(fd, Arc::from(path), counted_with) };
-                    frames.extend(self.first_met(next, device, sink)?);
+                    frames.push(self.first_met(next, device, sink)?);
                 }
                 Err(error) => self.troubles.unreadable(&path, &error.into()),
             }
         }
     }
 
-    /// Lists a directory unless mounts have shown it before. One that was shown before is only looked
-    /// through for what is mounted below it.
+    /// Lists a directory. Of one that mounts have shown before, only the directories below are
+    /// looked at, because another mount may have hidden some of them there, or shows another one
+    /// here.
     fn first_met(
         &mut self,
         mut frame: Frame,
         device: Option<u64>,
         sink: &mut Sink<'_>,
-    ) -> Result<Option<Frame>, Ended> {
+    ) -> Result<Frame, Ended> {
         if self.mounts.can_repeat && self.is_listed(&frame.directory) {
             count(&self.counts.repeated);
-            if !self.mounts.has_below(&frame.path) {
-                return Ok(None);
-            }
             frame.is_repeated = true;
         }
-        self.list(frame, device, sink).map(Some)
+        self.list(frame, device, sink)
     }
 
     /// Remembers a directory. Returns whether it was known.
@@ -295,7 +293,9 @@ impl<'scan> Walker<'scan> {
         }
         match self.known_kind(frame, name, kind) {
             Some(FileType::Directory) => frame.subdirectories.push(name.to_owned()),
-            // All else in a directory that was listed before was counted there.
+            // All else in a directory that was listed before was counted there, unless a mounted
+            // file hid a file: then files are known by themselves.
+            Some(FileType::RegularFile) if self.mounts.has_files => names.push(name),
             Some(_) if frame.is_repeated => {}
             Some(FileType::RegularFile) => names.push(name),
             Some(FileType::Symlink) => count(&self.counts.symbolic_links),

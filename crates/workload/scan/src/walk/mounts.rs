@@ -1,17 +1,16 @@
-//! Mounts that can show the scan the same directory or file at several places: bind mounts, and file
-//! systems that are mounted more than once.
+//! Mounts that can show the scan the same directory or file at several places: bind mounts, and
+//! file systems that are mounted more than once.
 //!
 //! The list of mounts is read once. Only if some file system is reached by more than one mount, the
-//! walk remembers the directories that it has listed, by device and inode number: 16 bytes each, and
-//! nothing for their files. A directory that it meets again is left out. A mount of a single file is
-//! recognised by the identity of that file.
+//! walk remembers the directories that it has listed, by device and inode number: 16 bytes each,
+//! and nothing for their files. The files of a directory that it meets again are left out. Only if
+//! a file is mounted on its own, all files are remembered as well.
 
 use super::Root;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The list of the mounts of this process.
 const LIST: &str = "/proc/self/mountinfo";
@@ -24,10 +23,8 @@ pub(crate) type Identity = (u64, u64);
 pub(crate) struct Mounts {
     /// `true` if several mounts of one file system are reached.
     pub(crate) can_repeat: bool,
-    /// The places of mounts strictly below a path that the user gave.
-    points: Vec<PathBuf>,
-    /// The files that are mounted on their own.
-    pub(crate) files: HashSet<Identity>,
+    /// `true` if one of these mounts is of a single file.
+    pub(crate) has_files: bool,
 }
 
 impl Mounts {
@@ -37,40 +34,29 @@ impl Mounts {
         let list = std::fs::read(LIST).unwrap_or_default();
         let paths: Vec<PathBuf> =
             roots.iter().filter_map(|root| root.path.canonicalize().ok()).collect();
-        let mut mounts = Self::reached(&list, &paths);
-        if mounts.can_repeat {
-            let files = mounts.points.iter().filter_map(|point| std::fs::metadata(point).ok());
-            mounts.files = files
-                .filter(std::fs::Metadata::is_file)
-                .map(|file| (file.dev(), file.ino()))
-                .collect();
-        }
-        mounts
+        let (can_repeat, points) = reached(&list, &paths);
+        let is_file = |point: &PathBuf| std::fs::metadata(point).is_ok_and(|file| file.is_file());
+        Self { can_repeat, has_files: can_repeat && points.iter().any(is_file) }
     }
+}
 
-    fn reached(list: &[u8], paths: &[PathBuf]) -> Self {
-        let all: Vec<Mount> = list.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect();
-        let mut points = Vec::new();
-        let mut of_device: HashMap<&[u8], HashSet<&[u8]>> = HashMap::new();
-        for path in paths {
-            let around = all.iter().filter(|mount| path.starts_with(&mount.point));
-            let own = around.max_by_key(|mount| mount.point.components().count());
-            let below =
-                all.iter().filter(|mount| mount.point.starts_with(path) && mount.point != *path);
-            points.extend(below.clone().map(|mount| mount.point.clone()));
-            for mount in own.into_iter().chain(below) {
-                of_device.entry(mount.device).or_default().insert(mount.id);
-            }
+/// Returns whether several mounts of one file system are reached, and the places of the mounts
+/// strictly below the paths.
+fn reached(list: &[u8], paths: &[PathBuf]) -> (bool, Vec<PathBuf>) {
+    let all: Vec<Mount> = list.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect();
+    let mut points = Vec::new();
+    let mut of_device: HashMap<&[u8], HashSet<&[u8]>> = HashMap::new();
+    for path in paths {
+        let around = all.iter().filter(|mount| path.starts_with(&mount.point));
+        let own = around.max_by_key(|mount| mount.point.components().count());
+        let below =
+            all.iter().filter(|mount| mount.point.starts_with(path) && mount.point != *path);
+        points.extend(below.clone().map(|mount| mount.point.clone()));
+        for mount in own.into_iter().chain(below) {
+            of_device.entry(mount.device).or_default().insert(mount.id);
         }
-        let can_repeat = of_device.values().any(|mounts| mounts.len() > 1);
-        Self { can_repeat, points, files: HashSet::new() }
     }
-
-    /// Returns whether something is mounted below a directory.
-    pub(crate) fn has_below(&self, directory: &Path) -> bool {
-        let Ok(directory) = directory.canonicalize() else { return false };
-        self.points.iter().any(|point| point.starts_with(&directory) && *point != directory)
-    }
+    (of_device.values().any(|mounts| mounts.len() > 1), points)
 }
 
 /// A line of the list.
@@ -111,15 +97,16 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const LIST: &[u8] = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
         23 22 0:5 / /proc rw - proc proc rw\n\
-        40 22 8:1 /home/a /srv/a\\040b/c rw - ext4 /dev/sda1 rw\n\
+        40 22 8:1 /data/a /srv/a\\040b/c rw - ext4 /dev/sda1 rw\n\
         41 22 8:2 / /mnt rw - ext4 /dev/sda2 rw\n\
         nonsense\n";
 
-    fn reached(paths: &[&str]) -> Mounts {
-        Mounts::reached(LIST, &paths.iter().map(PathBuf::from).collect::<Vec<_>>())
+    fn reached_by(paths: &[&str]) -> (bool, Vec<PathBuf>) {
+        reached(LIST, &paths.iter().map(PathBuf::from).collect::<Vec<_>>())
     }
 
     #[test]
@@ -129,13 +116,13 @@ mod tests {
             (&["/srv"], true),
             (&["/srv/a b"], true),
             (&["/srv/a b/c"], false),
-            (&["/home", "/srv/a b/c"], true),
-            (&["/home"], false),
+            (&["/data", "/srv/a b/c"], true),
+            (&["/data"], false),
             (&["/mnt"], false),
-            (&["/home", "/mnt"], false),
+            (&["/data", "/mnt"], false),
         ] {
-            assert_eq!(reached(paths).can_repeat, can_repeat, "{paths:?}");
+            assert_eq!(reached_by(paths).0, can_repeat, "{paths:?}");
         }
-        assert_eq!(reached(&["/srv"]).points, [Path::new("/srv/a b/c")]);
+        assert_eq!(reached_by(&["/srv"]).1, [Path::new("/srv/a b/c")]);
     }
 }

@@ -33,7 +33,7 @@ fn rate(ran: &crate::common::Ran) -> f64 {
     let file: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let rows = file["result"]["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["figure"] == "read/operations_per_s").unwrap();
-    row["before"]["value"].as_f64().unwrap()
+    row["before"]["median"].as_f64().unwrap()
 }
 
 #[test]

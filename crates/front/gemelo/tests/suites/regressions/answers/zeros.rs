@@ -100,7 +100,7 @@ fn a_scan_a_distribution_load_and_a_scan_again_give_equal_figures() {
         "--distribution",
         &found,
         "--verify",
-        "both",
+        "final",
         "--json",
         &path("bench.json"),
     ]);
