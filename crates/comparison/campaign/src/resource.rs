@@ -195,8 +195,8 @@ fn detach(file: &Path, identity: FileIdentity, mark: &str) -> Result<Fate, StepE
     Ok(Fate::Gone)
 }
 
-/// Returns the loop device of a line of `losetup` if it is on this file. A file system in user space
-/// that has ended tells no inode; then the path of the file decides.
+/// Returns the loop device of a line of `losetup` if it is on this file. A file system in user
+/// space that has ended tells no inode; then the path of the file decides.
 fn loop_on<'a>(line: &'a str, file: &Path, identity: FileIdentity) -> Option<&'a str> {
     // Blanks, also those by which some versions align numbers, are escaped.
     let plain = |word: &str| word.replace("\\x20", " ").trim().to_owned();

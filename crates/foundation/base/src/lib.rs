@@ -3,7 +3,8 @@
 //! threads that tell of their panics, work in the background, and the kinds of failures.
 //!
 //! This crate does no input or output apart from reading time and random bytes, asking for the
-//! identity of a file, and reads of files whose errors say what is missing. It contains nothing about blocks, load or volumes.
+//! identity of a file, and reads of files whose errors say what is missing. It contains nothing
+//! about blocks, load or volumes.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -35,7 +35,8 @@ impl ReportOption {
     }
 
     /// Writes the page if the option was given. The page is made from the text of the result file
-    /// `saved`, so that it is the same as that of `gemelo report`. Without such a file it names none.
+    /// `saved`, so that it is the same as that of `gemelo report`. Without such a file it names
+    /// none.
     pub(crate) fn write(
         &self,
         force: bool,

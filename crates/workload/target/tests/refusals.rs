@@ -94,6 +94,17 @@ fn files_are_made_and_removed_unless_kept() {
 }
 
 #[test]
+fn a_file_that_took_the_place_of_a_made_one_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, other) = (directory.path().join("file"), directory.path().join("other"));
+    std::fs::write(&other, "precious").unwrap();
+    let mut target = prepare(&file, &layout());
+    std::fs::rename(&other, &file).unwrap();
+    target.finish(false).unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
 fn what_exists_is_overwritten_by_force_only_and_never_removed() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("gemelo-0001.data");

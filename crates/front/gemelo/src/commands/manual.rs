@@ -25,6 +25,7 @@ type Page = (String, Vec<u8>);
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let Arguments { directory, force } = arguments;
+    files::check_directory(directory)?;
     let mut command = CommandLine::command().disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();

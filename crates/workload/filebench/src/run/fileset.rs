@@ -85,9 +85,14 @@ impl Fileset {
         if kind.is_block_device() || kind.is_char_device() {
             return Err(WorkloadError::Device { path });
         }
+        let is_used = spec.reuse || spec.trust_tree;
+        if kind.is_dir() && force && !is_used {
+            // The whole tree is about to be removed.
+            gemelo_disk::check_no_pool_below(&path)?;
+        }
         let is_empty =
             || std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
-        if kind.is_dir() && (spec.reuse || spec.trust_tree || force || is_empty()) {
+        if kind.is_dir() && (is_used || force || is_empty()) {
             return Ok(ExistingTree::Tree);
         }
         Err(WorkloadError::Exists { path })
@@ -98,7 +103,6 @@ impl Fileset {
         let found = Self::look(&self.spec, force)?;
         let keep = found == ExistingTree::Tree && self.reuses();
         if found == ExistingTree::Tree && !keep {
-            gemelo_disk::check_no_pool_below(&self.root)?;
             // Without `force` the tree is empty, unless somebody has just put a file into it.
             let remove = if force { std::fs::remove_dir_all } else { std::fs::remove_dir };
             remove(&self.root).map_err(WorkloadError::path("remove", &self.root))?;

@@ -82,8 +82,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     Ok(if is_told { Outcome::Done } else { Outcome::Partial })
 }
 
-/// Removes the copy of this program that was made for this run alone. It runs on without its file. A
-/// file that this process does not run is of somebody else, and stays.
+/// Removes the copy of this program that was made for this run alone. It runs on without its file.
+/// A file that this process does not run is of somebody else, and stays.
 fn remove_own_copy(directory: &std::path::Path) {
     let copy = directory.join("gemelo");
     let own = std::fs::File::open("/proc/self/exe").and_then(gemelo_base::FileIdentity::of);

@@ -1,4 +1,5 @@
-//! The scripts of the Debian package, run by themselves with programs that note how they are called.
+//! The scripts of the Debian package, run by themselves with programs that note how they are
+//! called.
 
 use super::root;
 use crate::common::has_tool;
@@ -8,14 +9,18 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Programs that change the system, replaced by ones that note their words in the file `calls`.
-/// `systemctl` ends with the status in the file `status`.
+/// Those that speak to systemd end with the status in the file `status`.
 fn make_programs(directory: &Path) {
     let note =
         format!("#!/bin/sh\necho \"$(basename \"$0\") $*\" >>{}/calls\n", directory.display());
+    let ends = format!("exit $(cat {}/status)\n", directory.display());
+    // It takes an action and units, and prints its usage otherwise.
+    let invokes = format!("[ $# -ge 2 ] || {{ echo usage; exit 1; }}\n{ends}");
     for (name, rest) in [
-        ("systemd-sysusers", String::new()),
-        ("systemd-tmpfiles", String::new()),
-        ("systemctl", format!("exit $(cat {}/status)\n", directory.display())),
+        ("systemd-sysusers", ""),
+        ("systemd-tmpfiles", ""),
+        ("systemctl", &ends),
+        ("deb-systemd-invoke", &invokes),
     ] {
         let path = directory.join(name);
         fs::write(&path, format!("{note}{rest}")).unwrap();
@@ -23,8 +28,8 @@ fn make_programs(directory: &Path) {
     }
 }
 
-/// Runs a script of the package where systemd runs, in a namespace with a `/run` of its own. Returns
-/// the end of the script, and the calls of programs.
+/// Runs a script of the package where systemd runs, in a namespace with a `/run` of its own.
+/// Returns the end of the script, and the calls of programs.
 fn run(script: &str, words: &[&str], status: i32) -> (Output, String) {
     let directory = tempfile::tempdir().unwrap();
     make_programs(directory.path());
@@ -44,12 +49,12 @@ fn run(script: &str, words: &[&str], status: i32) -> (Output, String) {
 }
 
 fn can_run() -> bool {
-    let tools = ["unshare", "deb-systemd-invoke"].iter().all(|tool| has_tool(tool));
+    let has_unshare = has_tool("unshare");
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         eprintln!("not tested: a namespace of mounts takes root");
     }
-    tools && is_root
+    has_unshare && is_root
 }
 
 /// `deb-systemd-invoke daemon-reload` printed its usage, which `|| true` hid: after an upgrade the
@@ -91,7 +96,7 @@ fn servers_are_stopped_before_the_program_is_removed_and_not_before_it_is_replac
     }
     let (output, calls) = run("prerm", &["remove"], 0);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(calls, "systemctl stop gemelo@*.socket gemelo@*.service\n");
+    assert_eq!(calls, "deb-systemd-invoke stop gemelo@*.socket gemelo@*.service\n");
     let (output, calls) = run("prerm", &["upgrade", "0.0.2"], 0);
     assert!(output.status.success() && calls.is_empty(), "{calls}");
     let (output, _) = run("prerm", &["remove"], 1);

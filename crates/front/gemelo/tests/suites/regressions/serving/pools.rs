@@ -9,7 +9,7 @@ const SCRIPT: &str = "define fileset name=pool,path=$dir,entries=2,dirwidth=5,si
     define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=pool,fd=1\n\
     flowop closefile name=close,fd=1\nflowop finishoncount name=done,value=1,target=close } }\nrun 1\n";
 
-const TRACE: &str = "0 0 4096 write\n";
+const TRACE: &str = "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n";
 
 /// Every way to write by a path, with the pool as `POOL`.
 const LOADS: &[&[&str]] = &[

@@ -19,7 +19,11 @@ fn a_name_that_is_too_long_for_a_socket_leaves_out_that_volume_alone() {
     let socket = Path::new(&directory).join("web.sock");
     assert!(socket.exists());
     // By another way, and after the start.
-    done(&["bench", "--target", &pool.uri(&long), "--operation", "write", "--bytes", "64k"]);
+    let load = |target: &str| {
+        let ran = gemelo(&["bench", "--target", target, "--bytes", "64k"]);
+        assert_eq!(ran.status, 0, "{target}: {}", ran.err);
+    };
+    load(&pool.uri(&long));
     done(&["volume", "create", &pool.volume(&longer), "--size", "1m"]);
     done(&["volume", "create", &pool.volume("later"), "--size", "1m"]);
     let began = Instant::now();
@@ -27,7 +31,7 @@ fn a_name_that_is_too_long_for_a_socket_leaves_out_that_volume_alone() {
         assert!(began.elapsed() < Duration::from_secs(30), "the next volume is not served");
         std::thread::sleep(Duration::from_millis(10));
     }
-    done(&["bench", "--target", &format!("vhost-user:{}", socket.display()), "--bytes", "64k"]);
+    load(&format!("vhost-user:{}", socket.display()));
     let (status, err) = served.stop();
     assert_eq!(status, 0, "{err}");
     for name in [long, longer] {
