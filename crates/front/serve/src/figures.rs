@@ -31,12 +31,15 @@ fn server_stat(front_ends: &[Arc<dyn Listening>]) -> ServerStat {
     stat
 }
 
+/// The front ends of a pool, if it is served.
+type FrontEnds<'f> = Option<&'f [Arc<dyn Listening>]>;
+
 /// Reports on a pool with its tasks, and on its server if it is served. `volumes` are the figures of each volume,
 /// or `()`.
 pub(crate) fn report_on<V>(
     pool: &Pool,
     place: &PoolPlace,
-    (front_ends, tasks): (Option<&[Arc<dyn Listening>]>, Vec<TaskStat>),
+    (front_ends, tasks): (FrontEnds<'_>, Vec<TaskStat>),
     thresholds: &Thresholds,
     volumes: V,
 ) -> Result<StatReport<V>, VolumeError> {

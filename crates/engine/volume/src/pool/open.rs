@@ -2,7 +2,7 @@
 
 use super::past_loss::PastLoss;
 use super::proof::Prover;
-use super::replay::Replay;
+use super::replay::{Replay, note_unreadable};
 use super::replayed_data::{ReplayedData, hold_in};
 use super::{LossChoice, Pool, Tuning};
 use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, Worker};
@@ -10,7 +10,6 @@ use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
 use gemelo_base::locks::Mutex;
-use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, Commit, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS,
     MapEntry, PackedPlace, Pbn, PoolSeed, Reading, ReplayOptions, ReplayedCommit, Root, StoreKind,
@@ -105,13 +104,7 @@ pub(crate) fn recover(
     };
     let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, prove, apply)?;
     replay.make(&mut *backend)?;
-    for number in &replayed.mended {
-        damage.harmless.push(format!("both copies of commit {number} in part"));
-    }
-    if replayed.unreadable_pages > 0 {
-        let pages = format_counted(replayed.unreadable_pages, "page");
-        damage.harmless.push(format!("{pages} of the journal, which the disk cannot read"));
-    }
+    note_unreadable(&replayed, &mut damage);
     // A repair that is interrupted must find the journal as it was.
     let journal = match is_salvaged {
         true => Journal::full(&superblock, &root, seed, replayed.marks),

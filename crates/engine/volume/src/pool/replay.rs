@@ -2,8 +2,9 @@
 //! the pages that they need in long lists.
 
 use crate::error::Result;
-use gemelo_format::Change;
-use gemelo_metadata::MetadataBackend;
+use gemelo_base::units::format_counted;
+use gemelo_format::{Change, Replayed};
+use gemelo_metadata::{Damage, MetadataBackend};
 
 /// Changes that are gathered before they are made. They take less than 1 MiB of memory.
 const CHANGES_AT_ONCE: usize = 4096;
@@ -28,5 +29,16 @@ impl Replay {
         backend.replay(&self.0, &mut Vec::new())?;
         self.0.clear();
         Ok(())
+    }
+}
+
+/// Notes parts of the journal that could not be read, and that were not needed.
+pub(super) fn note_unreadable(replayed: &Replayed, damage: &mut Damage) {
+    for number in &replayed.mended {
+        damage.harmless.push(format!("both copies of commit {number} in part"));
+    }
+    if replayed.unreadable_pages > 0 {
+        let pages = format_counted(replayed.unreadable_pages, "page");
+        damage.harmless.push(format!("{pages} of the journal, which the disk cannot read"));
     }
 }

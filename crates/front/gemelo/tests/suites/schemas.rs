@@ -173,6 +173,8 @@ const ONE_WAY: &[&str] = &[
     "gemelo.pool/1/result/pool/stopped present",
     "gemelo.pool/1/result/scrub/running present",
     "gemelo.pool/1/result/sharing present",
+    "gemelo.pool/1/result/tasks/failure present",
+    "gemelo.pool/1/result/tasks/last_error present",
     "gemelo.pool/1/result/volumes/created_s absent",
     "gemelo.replay/1/hosts/failure present",
     "gemelo.replay/1/hosts/file absent",
