@@ -196,7 +196,7 @@ fn outage(backend: BackendKind, compression: Option<Compression>) {
 #[test]
 fn a_checkpoint_that_fails_again_and_again_takes_no_space() {
     for backend in PAGED {
-        let mut world = World::with((backend, None), tuning());
+        let world = World::with((backend, None), tuning());
         world.change(0);
         world.pool.checkpoint().unwrap();
         world.change(1);
