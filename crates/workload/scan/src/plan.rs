@@ -83,6 +83,8 @@ struct PlannedFiles {
     sampled: Vec<(PathBuf, u64)>,
     /// The files with several hard links that were found, as (file system, inode number).
     links: HashSet<(u64, u64)>,
+    /// `true` if all files are remembered like these, because mounts can repeat them.
+    remembers_all: bool,
 }
 
 /// Predicts the time and memory of a scan with these options. Reads only a few pieces of files.
@@ -96,19 +98,20 @@ pub fn plan(
 ) -> Result<PlanResult, ScanError> {
     raise_open_files();
     let roots = roots_of(&options.request().paths)?;
+    let mounts = Mounts::of(&roots);
     let (halt, counts, troubles) = (Halt::new(stop), WalkCounts::default(), Troubles::new(monitor));
     let mut found = PlannedFiles {
         blocks: vec![0; options.request().block_bytes.len()],
+        remembers_all: mounts.has_files,
         ..PlannedFiles::default()
     };
     let mut random = Random::new(0);
     monitor.begin("looking at files", Unit::Items, None);
-    let mounts = Mounts::of(&roots);
     let mut walker = Walker::new(options, &counts, &troubles, &halt, &mounts);
     let _ended_early = walker.walk(&roots, &mut |batch| {
         monitor.advance(batch.names.len() as u64);
         for_each_file(&batch, |index, stat| {
-            found.add(options, &batch, index, &stat, &mounts, &mut random)
+            found.add(options, &batch, index, &stat, &mut random);
         });
         Ok(())
     });
@@ -180,7 +183,6 @@ impl PlannedFiles {
         batch: &Batch,
         index: usize,
         stat: &Stat,
-        mounts: &Mounts,
         random: &mut Random,
     ) {
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
@@ -188,7 +190,7 @@ impl PlannedFiles {
         }
         let identity = (stat.st_dev, stat.st_ino);
         let has_other_names =
-            mounts.has_files || (stat.st_nlink > 1 && !options.request().count_hard_links);
+            self.remembers_all || (stat.st_nlink > 1 && !options.request().count_hard_links);
         if has_other_names && !self.links.insert(identity) {
             return;
         }

@@ -54,7 +54,7 @@ fn a_bind_mount_in_the_tree_is_counted_once() {
     for name in ["t/a/deep", "t/b", "t/c"] {
         fs::create_dir_all(place.path().join(name)).unwrap();
     }
-    let data: Vec<u8> = (0..64u32 * 1024).flat_map(|word| word.to_le_bytes()).collect();
+    let data: Vec<u8> = (0..64u32 * 1024).flat_map(u32::to_le_bytes).collect();
     fs::write(place.path().join("t/a/deep/f"), &data).unwrap();
     fs::write(place.path().join("t/g"), &data[..8192]).unwrap();
     fs::write(place.path().join("t/h"), "").unwrap();
