@@ -78,10 +78,11 @@ pub fn check_no_pool_below(directory: &Path) -> Result<()> {
 }
 
 fn in_directory(path: &Path) -> Option<PoolPart> {
-    // A link is in a pool if the file is to which it leads.
-    let path = path.canonicalize().or_else(|_| std::path::absolute(path)).ok()?;
-    let directory = path.parent()?;
-    is_pool(directory).then(|| PoolPart::FileIn(directory.to_owned()))
+    // A link is in a pool if the file is to which it leads; a new file has a directory only.
+    let file = path.canonicalize().or_else(|_| std::path::absolute(path)).ok()?;
+    let directory = file.parent()?;
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    is_pool(&directory).then_some(PoolPart::FileIn(directory))
 }
 
 fn is_pool(directory: &Path) -> bool {
