@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Instructions of one request on two metadata backends, in one thread of one process, counted by
 # callgrind: no two runs of a program differ by more than a few in a thousand.
 #
@@ -6,7 +6,7 @@
 #
 # The loads are those of crates/engine/volume/benches/instructions.rs. The kernel's work is not
 # counted, nor is a checkpoint.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
 loads=${*:-unique-32 unique-1 flushed-32 overwrite-32 overwrite-1 duplicate-32 duplicate-1 \
     read-32 read-1 write-64k read-64k write-1m read-1m}

@@ -124,8 +124,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns what a key and its value add to the digest of an object: the sum over all of its keys, so
-/// that a change of one key changes the digest without a look at the others.
+/// Returns what a key and its value add to the digest of an object: the sum over all of its keys,
+/// so that a change of one key changes the digest without a look at the others.
 #[must_use]
 pub fn digest(key: &str, value: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(key.as_bytes()), value)

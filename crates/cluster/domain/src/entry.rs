@@ -89,7 +89,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_entry_is_read_back_and_a_changed_byte_is_detected(
-            home: u32, pbn in 1..1u64 << 36, members: u32, is_suspect: bool,
+            home: u32, pbn in 1..1u64 << 32, members: u32, is_suspect: bool,
             place in 0..24usize, flip in 1..=255u8,
         ) {
             let pbn = Pbn::new(pbn).unwrap();

@@ -2,9 +2,9 @@
 //!
 //! All members must be taken by this process, and their ledgers must be readable: a member that was
 //! left out would lose its references. An entry counts the members whose ledgers refer to the
-//! content, and its home is a member whose ledger keeps the content. A count that can be read is not
-//! lowered, unless ledgers were written again from the index itself. The version of a rebuilt shard
-//! is above all earlier ones, so that no change that was sent before takes effect on it.
+//! content, and its home is a member whose ledger keeps the content. A count that can be read is
+//! not lowered, unless ledgers were written again from the index itself. The version of a rebuilt
+//! shard is above all earlier ones, so that no change that was sent before takes effect on it.
 
 use crate::check::{Claim, Claims, Key, ShardEntries, ShardInUse, least_version, shards_in_use};
 use crate::config::DomainConfig;

@@ -59,9 +59,9 @@ impl DomainCheck {
         Ok(found)
     }
 
-    /// Writes ledgers again that have lost records, rebuilds the shards of the index that contradict
-    /// the ledgers, and checks the domain again.
-    /// Takes all members meanwhile, and lets no new ones be registered, so that nothing changes.
+    /// Writes ledgers again that have lost records, rebuilds the shards of the index that
+    /// contradict the ledgers, and checks the domain again. Takes all members meanwhile, and lets
+    /// no new ones be registered, so that nothing changes.
     ///
     /// # Errors
     /// Fails if another process serves a member, if a member is lost, or the pool of one whose

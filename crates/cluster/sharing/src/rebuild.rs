@@ -10,8 +10,8 @@
 //!    record, and this member counts as one that refers to it. If it does not, it releases the
 //!    reference when it is served. Only a block in which the pool has another content gets none:
 //!    that content was lost before.
-//! 3. A content of the pool without a record may be borrowed. If its own place has it no more, it is
-//!    borrowed, from where the index has it. If its own place has it, and the index counts more
+//! 3. A content of the pool without a record may be borrowed. If its own place has it no more, it
+//!    is borrowed, from where the index has it. If its own place has it, and the index counts more
 //!    members than are known, it stays there, and a reference is released.
 //!
 //! A reference that this member may have is counted, so no content is freed too early. The index is
@@ -57,8 +57,8 @@ struct Known {
 }
 
 impl Sharing {
-    /// Writes the ledger again. The pool is open for reading only, with the veto of this value, which
-    /// read the ledger by [`Self::look`]. Returns the number of records.
+    /// Writes the ledger again. The pool is open for reading only, with the veto of this value,
+    /// which read the ledger by [`Self::look`]. Returns the number of records.
     ///
     /// # Errors
     /// Fails if the store or the pool does. Another call goes on.

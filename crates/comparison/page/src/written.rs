@@ -21,8 +21,14 @@ struct Input {
 
 #[derive(Deserialize)]
 struct Content {
-    #[serde(default)]
-    distribution: Vec<[u64; 2]>,
+    distribution: Asked,
+}
+
+/// The distribution of a job: blocks of zeros, and `[duplicates, contents]` of the others.
+#[derive(Deserialize)]
+struct Asked {
+    zero_blocks: u64,
+    contents: Vec<[u64; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -33,6 +39,7 @@ struct Measured {
 #[derive(Deserialize)]
 struct Written {
     blocks: u64,
+    zero_blocks: u64,
     distribution: Vec<[u64; 2]>,
 }
 
@@ -57,16 +64,17 @@ pub(crate) fn pictures(path: &Path, id: &str) -> Vec<Picture> {
                 format!("Duplicates asked and written, {}", input.name)
             };
             let id = format!("{id}-duplicates-{}", number + 1);
-            Some(picture(id, title, asked, &written.distribution))
+            let asked = shares(asked.zero_blocks, &asked.contents);
+            Some(picture(id, title, &asked, &shares(written.zero_blocks, &written.distribution)))
         })
         .take(MAX_PICTURES)
         .collect()
 }
 
-fn picture(id: String, title: String, asked: &[[u64; 2]], written: &[[u64; 2]]) -> Picture {
-    let (asked, written) = (shares(asked), shares(written));
+fn picture(id: String, title: String, asked: &[f64], written: &[f64]) -> Picture {
     let ranges = asked.len().max(written.len());
-    let names: Vec<String> = (0..ranges).map(range_name).collect();
+    let zeros = std::iter::once("zeros".to_owned());
+    let names: Vec<String> = zeros.chain((1..ranges).map(|one| range_name(one - 1))).collect();
     let line = |label: &str, colour, shares: &[f64]| {
         let at = |number| (number as f64, shares.get(number).copied().unwrap_or(0.0));
         let points = (0..ranges).map(at).collect();
@@ -80,7 +88,7 @@ fn picture(id: String, title: String, asked: &[[u64; 2]], written: &[[u64; 2]]) 
     let mut table = Table::new(title.clone(), columns);
     for (number, name) in names.iter().enumerate() {
         let share = |shares: &[f64]| Cell::new(percent(shares.get(number).copied().unwrap_or(0.0)));
-        table.push(vec![Cell::new(name.clone()), share(&asked), share(&written)]);
+        table.push(vec![Cell::new(name.clone()), share(asked), share(written)]);
     }
     Picture {
         id,
@@ -92,18 +100,19 @@ fn picture(id: String, title: String, asked: &[[u64; 2]], written: &[[u64; 2]]) 
         chart: Chart::Lines(Lines {
             x: Axis::new("copies of a content", Unit::Count, AxisKind::Names(names)),
             y: Axis::new("share of blocks", Unit::Share, AxisKind::Linear),
-            lines: vec![line("asked", 0, &asked), line("written", 1, &written)],
+            lines: vec![line("asked", 0, asked), line("written", 1, written)],
         }),
         linear: None,
         table,
     }
 }
 
-/// Returns the share of blocks in contents with 1, 2, 3 to 4, 5 to 8 copies and so on.
-fn shares(distribution: &[[u64; 2]]) -> Vec<f64> {
-    let mut blocks: Vec<f64> = Vec::new();
+/// Returns the share of blocks of zeros, and of those in other contents with 1, 2, 3 to 4, 5 to 8
+/// copies and so on.
+fn shares(zero_blocks: u64, distribution: &[[u64; 2]]) -> Vec<f64> {
+    let mut blocks: Vec<f64> = vec![zero_blocks as f64];
     for [duplicates, contents] in distribution {
-        let range = range_of(duplicates.saturating_add(1));
+        let range = range_of(duplicates.saturating_add(1)) + 1;
         if blocks.len() <= range {
             blocks.resize(range + 1, 0.0);
         }
@@ -156,6 +165,7 @@ mod tests {
 
     #[test]
     fn shares_are_of_blocks_and_not_of_contents() {
-        assert_eq!(shares(&[[0, 4], [1, 1], [3, 1]]), [0.4, 0.2, 0.4]);
+        assert_eq!(shares(0, &[[0, 4], [1, 1], [3, 1]]), [0.0, 0.4, 0.2, 0.4]);
+        assert_eq!(shares(10, &[[0, 4], [1, 1], [3, 1]]), [0.5, 0.2, 0.1, 0.2]);
     }
 }

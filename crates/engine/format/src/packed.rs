@@ -151,8 +151,8 @@ impl StoreKind {
         }
     }
 
-    /// Returns the PBN of a number that was read. `None` if no store of this kind, with words of this
-    /// form, can be so large as to have it.
+    /// Returns the PBN of a number that was read. `None` if no store of this kind, with words of
+    /// this form, can be so large as to have it.
     #[must_use]
     pub const fn pbn(self, number: u64, words: WordForm) -> Option<Pbn> {
         let end = match self {

@@ -34,8 +34,8 @@ fn server_stat(front_ends: &[Arc<dyn Listening>]) -> ServerStat {
 /// The front ends of a pool, if it is served.
 type FrontEnds<'f> = Option<&'f [Arc<dyn Listening>]>;
 
-/// Reports on a pool with its tasks, and on its server if it is served. `volumes` are the figures of each volume,
-/// or `()`.
+/// Reports on a pool with its tasks, and on its server if it is served. `volumes` are the figures
+/// of each volume, or `()`.
 pub(crate) fn report_on<V>(
     pool: &Pool,
     place: &PoolPlace,

@@ -181,7 +181,8 @@ pub struct BlockSizeResult {
     pub saved_bytes: u64,
     /// The share of the counted bytes that deduplication saves.
     pub saved_share: f64,
-    /// The distribution of the counted blocks as `[duplicates, contents]` pairs, in ascending order.
+    /// The distribution of the counted blocks as `[duplicates, contents]` pairs, in ascending
+    /// order.
     pub distribution: Vec<[u64; 2]>,
     /// The distribution by ranges of duplicates.
     pub ranges: Vec<RangeResult>,

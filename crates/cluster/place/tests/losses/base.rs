@@ -37,8 +37,8 @@ const CAPACITY: u64 = 12 << 20;
 /// Blocks of the volume that has many contents, so that they lie in several objects.
 const MANY: u64 = 1100;
 
-/// The blocks that `three` wrote last, which were zeros before. Their contents and their commit were
-/// written at once, so a commit whose contents are missing is one that a crash cut off.
+/// The blocks that `three` wrote last, which were zeros before. Their contents and their commit
+/// were written at once, so a commit whose contents are missing is one that a crash cut off.
 pub(crate) const LAST: std::ops::Range<u64> = 20..24;
 
 pub(crate) const MEMBERS: [&str; 3] = ["one", "two", "three"];

@@ -1,6 +1,6 @@
 //! Each object of a domain and each kind of its keys, lost, cut in half, with one bit flipped, or
-//! older than the rest: nobody destroys what is intact, nobody reads wrong bytes, and the check says
-//! so before. Members are served, read, searched, scrubbed, collected and repaired.
+//! older than the rest: nobody destroys what is intact, nobody reads wrong bytes, and the check
+//! says so before. Members are served, read, searched, scrubbed, collected and repaired.
 //!
 //! It runs on the simulated store in every run, and the objects whose loss is the worst on Ceph.
 

@@ -12,8 +12,8 @@ use gemelo_objects::{ObjectError, Objects, Update};
 use std::collections::BTreeMap;
 
 /// Replaces a ledger. All objects get a version above those that are there, and the head is written
-/// first: if this is interrupted, the pages that are left are older than it says, so that the ledger
-/// stays damaged until another call has written all of it.
+/// first: if this is interrupted, the pages that are left are older than it says, so that the
+/// ledger stays damaged until another call has written all of it.
 ///
 /// # Errors
 /// Fails if the store does.

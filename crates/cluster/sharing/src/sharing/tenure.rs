@@ -25,8 +25,9 @@ impl Sharing {
         self.shared.ledger.lock().mark(epoch)
     }
 
-    /// Finds out about the changes of the ledger whose outcome is unknown, and has its head know the
-    /// versions of all pages. While there are such changes, the member must not be handed over to a client that does not fence this one.
+    /// Finds out about the changes of the ledger whose outcome is unknown, and has its head know
+    /// the versions of all pages. While there are such changes, the member must not be handed over
+    /// to a client that does not fence this one.
     ///
     /// # Errors
     /// Fails if the store does.

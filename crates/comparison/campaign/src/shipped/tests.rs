@@ -140,12 +140,13 @@ const OF_EVERY_RUN: [&str; 8] = [
 ];
 
 /// Figures of jobs, replays and Filebench scripts.
-const OF_LOADS: [&str; 23] = [
+const OF_LOADS: [&str; 24] = [
     "pool/cow_shared_blocks",
     "write/bytes_per_s",
     "write/operations_per_s",
     "write/operations",
     "write/latency_mean_ns",
+    "write/latency_p50_ns",
     "read/bytes_per_s",
     "read/operations_per_s",
     "read/latency_mean_ns",

@@ -196,9 +196,9 @@ impl WriteBuffer {
     }
 
     /// Replaces a content that [`Self::write_aside`] has written, and that waits to be written out,
-    /// by a newer one of the same PBN. Returns `false`, and changes nothing, if it does not wait any
-    /// more, if it could not be written out, or if another write has replaced it: a content that
-    /// is healed in a block is in none of the versions that the owner of the block has.
+    /// by a newer one of the same PBN. Returns `false`, and changes nothing, if it does not wait
+    /// any more, if it could not be written out, or if another write has replaced it: a content
+    /// that is healed in a block is in none of the versions that the owner of the block has.
     #[must_use]
     pub fn replace_aside(&self, pbn: Pbn, content: &[u8]) -> bool {
         let Room::Slots(slots) = self.shared.take_slots(1) else { return false };

@@ -140,7 +140,8 @@ fn error_at(lbn: Lbn) -> impl FnOnce(io::Error) -> VolumeError {
     }
 }
 
-/// Returns whether a content was not read because where it lies cannot be reached. It may be intact.
+/// Returns whether a content was not read because where it lies cannot be reached. It may be
+/// intact.
 fn is_out_of_reach(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::TimedOut)
 }

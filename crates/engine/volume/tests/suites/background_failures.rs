@@ -116,8 +116,8 @@ impl World {
         all
     }
 
-    /// Waits until every task works. A try that the clock has overtaken counts as a long one, and is
-    /// followed by a pause of ten minutes at most.
+    /// Waits until every task works. A try that the clock has overtaken counts as a long one, and
+    /// is followed by a pause of ten minutes at most.
     fn recover(&mut self, what: &str) {
         for _ in 0..130 {
             if self.failing().is_empty() {

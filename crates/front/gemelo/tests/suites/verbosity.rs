@@ -21,7 +21,7 @@ fn brief_prints_a_line_for_each_block_size() {
     let path = directory.path().to_str().unwrap();
     let Ran { status, out, err } = gemelo(&["scan", path, "--block-size", "4k,8k", "--brief"]);
     assert_eq!(status, 0, "{err}");
-    assert_eq!(out.lines().count(), 3, "{out}");
+    assert_eq!(out.lines().count(), 4, "two lines of headings: {out}");
     assert!(out.contains("256"), "the zero blocks of 4 KiB: {out}");
 }
 

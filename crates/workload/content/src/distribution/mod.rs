@@ -46,9 +46,9 @@ impl DuplicateClass {
 
 /// The blocks of zeros, and the number of distinct other contents for each number of duplicates.
 ///
-/// Blocks of zeros are no class: a thin store keeps none of them, so they would distort every figure
-/// about duplicates. A distribution has at least one block and no empty class. Its classes are in
-/// ascending order of duplicates, without repetition. There are at most 2^63 blocks in all.
+/// Blocks of zeros are no class: a thin store keeps none of them, so they would distort every
+/// figure about duplicates. A distribution has at least one block and no empty class. Its classes
+/// are in ascending order of duplicates, without repetition. There are at most 2^63 blocks in all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "DistributionForm", into = "DistributionForm")]
 pub struct Distribution {

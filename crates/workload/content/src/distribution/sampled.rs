@@ -37,8 +37,8 @@ pub struct ExpectedSample {
     pub distinct_with_duplicates: f64,
     /// The expected blocks that are not zeros minus the expected number of distinct contents.
     pub duplicates: f64,
-    /// The share of all blocks, 0 to 1, in each range of duplicates; [`super::range_label`] gives the
-    /// texts.
+    /// The share of all blocks, 0 to 1, in each range of duplicates; [`super::range_label`] gives
+    /// the texts.
     pub range_shares: Vec<f64>,
 }
 

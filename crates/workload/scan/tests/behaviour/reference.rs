@@ -5,8 +5,8 @@ use gemelo_scan::{BlockSizeResult, ScanRequest, TailPolicy};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
-/// Distribution, distinct bytes, blocks and zero blocks, then distinct contents and their bytes with
-/// zeros.
+/// Distribution, distinct bytes, blocks and zero blocks, then distinct contents and their bytes
+/// with zeros.
 type Figures = (Vec<[u64; 2]>, u64, u64, u64, u64, u64);
 
 fn expected(files: &[Vec<u8>], block_bytes: usize, tail: TailPolicy) -> Figures {

@@ -93,7 +93,8 @@ impl JournalData {
         Self { bytes, ..Self::default() }
     }
 
-    /// Returns whether a commit may carry so many bytes more before the next sync of the data store.
+    /// Returns whether a commit may carry so many bytes more before the next sync of the data
+    /// store.
     const fn has_room(&self, bytes: u64) -> bool {
         self.bytes.saturating_add(bytes) <= MAX_JOURNAL_DATA_BYTES
     }

@@ -175,8 +175,8 @@ fn direct_descriptors(served: &Served, path: &str) -> usize {
     on_path.filter(|entry| is_direct(&entry.file_name().to_string_lossy())).count()
 }
 
-/// The node of a device lies in devtmpfs, which was taken for the place of its bytes: the pool wrote
-/// through the page cache, and had no cache of contents.
+/// The node of a device lies in devtmpfs, which was taken for the place of its bytes: the pool
+/// wrote through the page cache, and had no cache of contents.
 #[test]
 fn a_pool_on_a_block_device_writes_past_the_page_cache() {
     let test = "a_pool_on_a_block_device_writes_past_the_page_cache";

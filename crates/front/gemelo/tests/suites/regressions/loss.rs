@@ -1,7 +1,7 @@
 //! Members of a domain that lost one of their objects.
 //!
-//! `gemelo-place` has the whole matrix of objects, keys and faults (`tests/losses`), on the simulated
-//! store. Here the program meets the worst of them on Ceph.
+//! `gemelo-place` has the whole matrix of objects, keys and faults (`tests/losses`), on the
+//! simulated store. Here the program meets the worst of them on Ceph.
 
 use crate::ceph::Ceph;
 use crate::members::host::Host;
@@ -45,8 +45,8 @@ fn member(host: &Host<'_>, name: &str, image: &str) -> String {
     member
 }
 
-/// A page of the ledger of `one` is removed, which lends all of its contents to `two`. Idle serving,
-/// searching, scrubbing and collecting destroyed them then: 1,024 of 1,024 blocks.
+/// A page of the ledger of `one` is removed, which lends all of its contents to `two`. Idle
+/// serving, searching, scrubbing and collecting destroyed them then: 1,024 of 1,024 blocks.
 #[test]
 fn one_lost_page_of_a_ledger_destroys_nothing() {
     let Some(ceph) = Ceph::start() else { return };
