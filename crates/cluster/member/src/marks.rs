@@ -83,7 +83,7 @@ impl Marks {
         let names: Vec<String> = (0..length.div_ceil(OBJECT_BYTES))
             .map(|number| MemberDisk::Metadata.object(member, number))
             .collect();
-        let metadata = read_metadata(index, names)?;
+        let metadata = read_metadata(index, &names)?;
         let data = read_data(client, member)?;
         Ok(Self { taken, complete, metadata, data, ledger: ledger.unwrap_or(0), missing: lost })
     }
@@ -128,7 +128,7 @@ impl Marks {
     }
 }
 
-fn read_metadata(index: &dyn Objects, names: Vec<String>) -> Result<Vec<(String, Option<u64>)>> {
+fn read_metadata(index: &dyn Objects, names: &[String]) -> Result<Vec<(String, Option<u64>)>> {
     let (keys, mut found) = ([MARK_KEY.to_owned()], Vec::with_capacity(names.len()));
     for names in names.chunks(LIST_OPERATIONS) {
         let get = |name: &String| -> gemelo_objects::Result<Option<u64>> {
@@ -251,7 +251,8 @@ mod tests {
     fn each_part_that_is_older_is_named_and_no_other() {
         assert_eq!(agreeing().damage(MEMBER), []);
         assert!(agreeing().parts_agree());
-        let cases: [(&str, fn(&mut Marks)); 6] = [
+        type Change = fn(&mut Marks);
+        let cases: [(&str, Change); 6] = [
             ("meta.00000001.1", |marks| marks.metadata[1].1 = Some(4)),
             ("meta.00000001.1", |marks| marks.metadata[1].1 = None),
             ("data.00000001.0", |marks| marks.data = 4),

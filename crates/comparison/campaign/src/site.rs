@@ -64,14 +64,14 @@ impl Site<'_> {
     }
 
     /// Makes a directory of the run that did not exist.
-    pub(crate) fn directory(&mut self, path: PathBuf) -> Result<PathBuf, StepError> {
-        self.journal.directory(&path)
+    pub(crate) fn directory(&mut self, path: &Path) -> Result<PathBuf, StepError> {
+        self.journal.directory(path)
     }
 
     /// Makes a directory whose path is short enough for a socket in it.
     pub(crate) fn socket_directory(&mut self) -> Result<PathBuf, StepError> {
         let name = format!("gemelo-{:016x}", gemelo_base::random::fresh_word());
-        self.directory(std::env::temp_dir().join(name))
+        self.directory(&std::env::temp_dir().join(name))
     }
 
     /// Makes a sparse file in the directory of the run.

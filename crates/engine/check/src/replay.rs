@@ -34,7 +34,6 @@ impl Walk {
 
     /// Applies one change.
     fn replay(&mut self, change: Change) -> Result<(), CheckError> {
-        let block_bytes = u64::from(self.superblock.block_bytes);
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
                 self.check_pbn(pbn)?;
@@ -64,13 +63,7 @@ impl Walk {
                 self.volumes.remove(&volume);
             }
             Change::Rename { volume, name } => self.volume(volume)?.record.name = name,
-            Change::Resize { volume, size_bytes } => {
-                self.check_size(size_bytes)?;
-                let blocks = size_bytes / block_bytes;
-                let volume = self.volume(volume)?;
-                volume.record.size_bytes = size_bytes;
-                volume.map.remove(blocks..u64::MAX);
-            }
+            Change::Resize { volume, size_bytes } => self.resize(volume, size_bytes)?,
             Change::Clone { source, volume, name, read_only, created_s } => {
                 self.check_new(volume)?;
                 let source = self.volume(source)?;
@@ -85,10 +78,7 @@ impl Walk {
                 self.volumes.insert(volume, WalkVolume::new(record));
             }
             Change::Copy { source, volume, first, count } => {
-                let lbns = first.0..first.0.saturating_add(count);
-                let copied = self.entries_of(source, lbns)?;
-                let map = &mut self.volume(volume)?.map;
-                copied.into_iter().for_each(|(lbn, place)| map.insert(lbn, place));
+                self.copy(source, volume, first.0..first.0.saturating_add(count))?;
             }
             Change::Shrink { volume, size_bytes } => {
                 self.check_size(size_bytes)?;
@@ -104,24 +94,51 @@ impl Walk {
                 self.check_pbn(pbn)?;
                 self.identities.suspect(pbn.number(), is_suspect);
             }
-            Change::Lose { volume, first, count } => {
-                let volume = self.volume(volume)?;
-                let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
-                (first.0..end).for_each(|lbn| volume.map.insert(lbn, MapEntry::Damaged));
-            }
+            Change::Lose { volume, first, count } => self.lose(volume, first, count)?,
             Change::JournalData { pbn, content } => self.journal_contents(pbn, content)?,
-            Change::Grow { data_blocks } => {
-                if data_blocks > self.superblock.max_blocks() {
-                    let what = "a commit enlarges the data store beyond any pool";
-                    return Err(FormatError::damaged(what).into());
-                }
-                self.data_blocks = self.data_blocks.max(data_blocks);
-            }
+            Change::Grow { data_blocks } => self.grow(data_blocks)?,
             Change::Identify { pbn, fingerprint } => {
                 self.check_pbn(pbn)?;
                 self.identities.set(pbn.number(), Identity::of(fingerprint));
             }
         }
+        Ok(())
+    }
+
+    fn resize(&mut self, volume: VolumeId, size_bytes: u64) -> Result<(), CheckError> {
+        self.check_size(size_bytes)?;
+        let blocks = size_bytes / u64::from(self.superblock.block_bytes);
+        let volume = self.volume(volume)?;
+        volume.record.size_bytes = size_bytes;
+        volume.map.remove(blocks..u64::MAX);
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        source: VolumeId,
+        volume: VolumeId,
+        lbns: Range<u64>,
+    ) -> Result<(), CheckError> {
+        let copied = self.entries_of(source, lbns)?;
+        let map = &mut self.volume(volume)?.map;
+        copied.into_iter().for_each(|(lbn, place)| map.insert(lbn, place));
+        Ok(())
+    }
+
+    fn lose(&mut self, volume: VolumeId, first: Lbn, count: u64) -> Result<(), CheckError> {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let volume = self.volume(volume)?;
+        let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
+        (first.0..end).for_each(|lbn| volume.map.insert(lbn, MapEntry::Damaged));
+        Ok(())
+    }
+
+    fn grow(&mut self, data_blocks: u64) -> Result<(), FormatError> {
+        if data_blocks > self.superblock.max_blocks() {
+            return Err(FormatError::damaged("a commit enlarges the data store beyond any pool"));
+        }
+        self.data_blocks = self.data_blocks.max(data_blocks);
         Ok(())
     }
 

@@ -214,7 +214,7 @@ fn read_place(
         let size = usize::try_from(history.place_blocks).unwrap_or(usize::MAX);
         held.try_reserve_exact(size).map_err(no_memory)?;
         let is_complete = read_blocks(process, history, target, environment, |_, bytes| {
-            held.push(checker.held(bytes))
+            held.push(checker.held(bytes));
         })?;
         let found = Held { process, history, open, held };
         found.check(contents, checker).map_err(no_memory)?;

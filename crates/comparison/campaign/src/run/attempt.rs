@@ -168,7 +168,7 @@ impl<'a> Attempt<'a> {
     fn make(&mut self) -> Result<Box<dyn Made>, StepError> {
         let mark = self.site.mark.clone();
         self.site.journal.note(Resource::MarkedProcesses { mark })?;
-        self.site.directory(self.site.work.clone())?;
+        self.site.directory(&self.site.work.clone())?;
         let made = self.target.target.make(&mut self.site)?;
         self.site.load_is_target = made.is_in_load();
         for process in process::marked(&self.site.mark) {

@@ -67,7 +67,7 @@ impl Target for Directory {
             }
             None => site.work.join("directory"),
         };
-        Ok(Box::new(MadeDirectory { path: site.directory(path)? }))
+        Ok(Box::new(MadeDirectory { path: site.directory(&path)? }))
     }
 }
 

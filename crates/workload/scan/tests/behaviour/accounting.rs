@@ -177,7 +177,7 @@ fn sparse_files_of_more_than_64_bits_together_do_not_overflow() {
         }
         let size =
             scanned(ScanRequest { block_bytes: vec![512], ..data.request() }).block_sizes.remove(0);
-        assert_eq!((size.blocks, size.distinct), (1 << 36, 1));
+        assert_eq!((size.blocks, size.distinct), (1 << 36, 0));
         return;
     }
     for index in 0..5 {
@@ -185,7 +185,7 @@ fn sparse_files_of_more_than_64_bits_together_do_not_overflow() {
     }
     let size =
         scanned(ScanRequest { block_bytes: vec![512], ..data.request() }).block_sizes.remove(0);
-    assert_eq!((size.blocks, size.distinct, size.data_bytes), (5 << 53, 1, u64::MAX));
+    assert_eq!((size.blocks, size.distinct, size.data_bytes), (5 << 53, 0, u64::MAX));
 }
 
 /// A loop device over a file. It is detached at the end of the test.
