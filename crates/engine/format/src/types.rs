@@ -348,7 +348,6 @@ impl FingerprintKind {
 #[serde(rename_all = "kebab-case")]
 pub enum BackendKind {
     /// All metadata in memory in a compact form; a checkpoint writes the pages that changed.
-    #[default]
     Log,
     /// The same as [`Self::Log`], but a checkpoint writes all pages as an image.
     Ram,
@@ -358,6 +357,7 @@ pub enum BackendKind {
     #[serde(rename = "btree")]
     BTree,
     /// The arrays of [`Self::Table`], with the index in memory in some 4.5 bytes for each block.
+    #[default]
     Compact,
 }
 

@@ -2,7 +2,6 @@
 //! between succeed, fail, or are the state that the next process begins with.
 
 mod estimate;
-mod moving;
 mod pair;
 mod reading;
 mod sampled;

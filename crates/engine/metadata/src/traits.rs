@@ -6,8 +6,6 @@
 //! A method that returns a [`Result`] may read. It fails if what it reads is damaged or cannot be
 //! read. A method without a [`Result`] answers from memory. Look-ups run at the same time as each
 //! other; changes run alone.
-//!
-//! No method has a default: [`crate::MovableBackend`], which passes each on, could forget it.
 
 use super::slots::SlotSpace;
 use super::stats::{Garbage, Pressure, Record, SlotNeed, Totals};

@@ -157,12 +157,6 @@ fn measure(directory: &Path, size: &str, backend: BackendKind, options: &Options
     column.bytes("memory of its metadata by the estimate", bench.estimated_bytes);
     column.bytes("metadata on disk", stat.metadata_used_bytes);
     column.bytes("metadata file, at most", stat.metadata_disk_bytes);
-    let other =
-        if backend == BackendKind::Table { BackendKind::Compact } else { BackendKind::Table };
-    let started = Instant::now();
-    pool.convert(other, &Silent, &StopFlag::new()).unwrap();
-    let rate = blocks as f64 / started.elapsed().as_secs_f64();
-    column.rate(&format!("blocks of a move to {}", other.name()), rate);
     drop(pool);
     std::fs::remove_file(path).unwrap();
     column

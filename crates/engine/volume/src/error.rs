@@ -147,10 +147,6 @@ pub enum VolumeError {
         /// The requested name.
         name: String,
     },
-    /// The metadata are being moved to another backend.
-    #[kind(BadInput)]
-    #[error("the pool is being moved to another backend already: wait until that has ended")]
-    Moving,
     /// A reference count would exceed its limit.
     #[kind(Exhausted)]
     #[error(

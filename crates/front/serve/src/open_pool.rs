@@ -192,7 +192,6 @@ impl OpenPool {
                 let report = pool.recompress(*max_bytes_per_s, monitor, stop)?;
                 return Ok(Reply::Recompressed(report));
             }
-            PoolRequest::Convert { backend } => pool.convert(*backend, monitor, stop)?,
             PoolRequest::Find => return self.find(monitor, stop).map(Reply::Found),
             PoolRequest::EstimateFind { sample_bytes, seed } => {
                 let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;

@@ -2,7 +2,7 @@
 //! control socket use the same list.
 
 use crate::report::StatReport;
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode};
 use gemelo_volume::{
     ArrangeReport, FindEstimate, FinderReport, GcReport, RecompressReport, ScrubReport,
     SnapshotSpace, VolumeSpace,
@@ -109,11 +109,6 @@ pub enum PoolRequest {
     Recompress {
         /// Most bytes a second that are moved; [`None`] for no limit.
         max_bytes_per_s: Option<u64>,
-    },
-    /// Moves the metadata to another backend.
-    Convert {
-        /// The backend.
-        backend: BackendKind,
     },
     /// Counts the references to all blocks and compares them with the records.
     Check {

@@ -3,7 +3,7 @@
 use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
 use crate::{
     BackendContext, Checkpoint, Damage, Index, IndexSampling, LoadOptions, Map, MetadataBackend,
-    MovableBackend, NewMetadata, PageWrites, Repair, Sealed, Volumes, empty, load,
+    NewMetadata, PageWrites, Repair, Sealed, Volumes, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::{Disk, FileDisk};
@@ -64,9 +64,7 @@ impl Model {
 pub(super) struct Pair {
     disks: PoolDisks,
     pub(super) superblock: Superblock,
-    pub(super) backend: MovableBackend,
-    /// The order of families may be another one than that of the model.
-    pub(super) is_moved: bool,
+    pub(super) backend: Box<dyn MetadataBackend>,
     pub(super) model: Model,
     pub(super) random: Random,
     first_pbn: u64,
@@ -101,14 +99,13 @@ impl Pair {
         let disk = |name| Arc::new(FileDisk::create(&directory.path().join(name)).unwrap());
         let disks = PoolDisks::new(disk("data"), disk("metadata"));
         let home = BackendContext::new(Arc::clone(&disks.metadata), &superblock);
-        let backend = MovableBackend::new(empty(kind, &home, new));
+        let backend = empty(kind, &home, new);
         let random = Random::new(seed);
         let (model, free) = (Model::default(), Vec::new());
         Self {
             disks,
             superblock,
             backend,
-            is_moved: false,
             model,
             random,
             first_pbn,
@@ -381,7 +378,7 @@ impl Pair {
         let options = LoadOptions { cache_bytes, salvages: false };
         let mut damage = Damage::default();
         let home = BackendContext::new(disk, &self.superblock).with_sampling(self.sampling);
-        self.backend = MovableBackend::new(load(&home, root, options, &mut damage).unwrap());
+        self.backend = load(&home, root, options, &mut damage).unwrap();
         self.backend.settle().unwrap();
         assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
     }
@@ -429,7 +426,6 @@ impl Pair {
             let expected = match self.backend.kind().layout() {
                 Layout::Trees => right..=right,
                 Layout::Pages => 1..=right,
-                Layout::Arrays | Layout::Records if self.is_moved => 1..=right,
                 Layout::Arrays | Layout::Records => runs[&pbn.number()]..=runs[&pbn.number()],
             };
             assert_eq!(record.fingerprint, fingerprint);

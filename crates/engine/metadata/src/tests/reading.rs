@@ -4,7 +4,7 @@ use super::pair::Pair;
 use super::{checksum_of, record};
 use crate::error::Result;
 use crate::{
-    BackendContext, Checkpoint, HeldPages, Index, Map, MetadataBackend, MovableBackend, Repair,
+    BackendContext, Checkpoint, HeldPages, Index, Map, MetadataBackend, Repair,
 };
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
@@ -115,43 +115,6 @@ fn opened_with(kind: BackendKind, failing: u64, cache_bytes: u64) -> (Pair, Arc<
     (pair, disk)
 }
 
-/// A move reads the records of a map whose blocks lie at random in the order of the blocks.
-#[test]
-fn a_move_of_a_scattered_map_reads_each_record_page_a_few_times() {
-    const BLOCKS: u64 = 16_384;
-    const PRIME: u64 = 16_411;
-    for kind in [BackendKind::Table, BackendKind::Compact] {
-        let mut pair = Pair::new(kind, 1);
-        pair.apply(&Change::Create(record(1, BLOCKS * 512)));
-        for lbn in 0..BLOCKS {
-            let pbn = 1 + lbn * 7919 % PRIME;
-            let Change::Store { volume, pbn, fingerprint, checksum, .. } = store(0, pbn) else {
-                unreachable!()
-            };
-            pair.apply(&Change::Store { volume, lbn: Lbn(lbn), pbn, fingerprint, checksum });
-        }
-        pair.backend.freeze();
-        let root = pair.write();
-        pair.backend.finish();
-        let disk = CountingDisk::over(pair.metadata(), 0);
-        // A cache of a few pages.
-        pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, 0);
-        while pair.backend.catch_up().unwrap() {}
-        let home = BackendContext::new(pair.metadata(), &pair.superblock);
-        pair.backend.begin_move(BackendKind::Log, home, 0);
-        let pages = read(&disk.pages);
-        loop {
-            let step = pair.backend.prepare_step().unwrap().unwrap();
-            if !pair.backend.step(&step) {
-                break;
-            }
-        }
-        assert!(!pair.backend.has_move_failed() && pair.backend.begin_switch().unwrap());
-        let read = read(&disk.pages) - pages;
-        assert!(read < BLOCKS / 4, "{kind:?}: {read} pages for {BLOCKS} blocks");
-    }
-}
-
 fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
@@ -254,40 +217,9 @@ fn a_replay_reads_as_many_pages_as_were_counted() {
     }
 }
 
-/// Writers wait for a step of a move, so it reads what it needs before, in lists.
-#[test]
-fn a_step_of_a_move_reads_nothing_itself() {
-    for (from, to) in [
-        (BackendKind::Table, BackendKind::Log),
-        (BackendKind::BTree, BackendKind::Compact),
-        (BackendKind::Compact, BackendKind::Table),
-    ] {
-        let (mut pair, disk) = opened(from, 0);
-        while pair.backend.catch_up().unwrap() {}
-        let superblock = pair.superblock.clone();
-        pair.backend.begin_move(
-            to,
-            BackendContext::new(pair.metadata(), &superblock),
-            LARGE_CACHE_BYTES,
-        );
-        let begun = read(&disk.pages);
-        loop {
-            let step = pair.backend.prepare_step().unwrap().unwrap();
-            let before = read(&disk.pages);
-            let is_more = pair.backend.step(&step);
-            assert_eq!(read(&disk.pages), before, "{from:?} to {to:?}");
-            if !is_more {
-                break;
-            }
-        }
-        assert!(!pair.backend.has_move_failed());
-        assert!(read(&disk.pages) > begun, "{from:?} to {to:?}: the records are on disk");
-    }
-}
-
 /// What a write looks up: the places, the blocks with the same contents and their records, and what
 /// the changes will need.
-fn look(backend: &MovableBackend, lbns: &[Lbn], contents: &[Fingerprint]) -> Result<usize> {
+fn look(backend: &dyn MetadataBackend, lbns: &[Lbn], contents: &[Fingerprint]) -> Result<usize> {
     let (mut places, mut found, mut records) = (Vec::new(), Vec::new(), Vec::new());
     let places_known = backend.look_up(VolumeId(1), lbns, &mut places);
     backend.find(contents, &mut found)?;
@@ -315,7 +247,7 @@ fn what_a_write_needs_is_read_between_the_looks() {
             let mut lists = 0;
             let found = loop {
                 let before = read(&disk.pages);
-                let seen = held.look(|| look(&pair.backend, &lbns, &contents));
+                let seen = held.look(|| look(&*pair.backend, &lbns, &contents));
                 assert_eq!(read(&disk.pages), before, "{kind:?}: a look has read a page");
                 if let Some(seen) = seen {
                     break seen.unwrap();
@@ -339,7 +271,7 @@ fn what_a_write_needs_is_read_between_the_looks() {
             pair.backend.apply(&changes, &mut Vec::new()).unwrap();
             assert_eq!(read(&disk.pages), before, "{kind:?}: a change has read a page");
             drop(held);
-            let seen = HeldPages::hold().look(|| look(&pair.backend, &lbns, &contents));
+            let seen = HeldPages::hold().look(|| look(&*pair.backend, &lbns, &contents));
             // A B-tree of this size fits the cache.
             let fits = leaves == 1 || kind == BackendKind::BTree;
             assert!(fits || seen.is_none(), "{kind:?}: pages are held without a holder");

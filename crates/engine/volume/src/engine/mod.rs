@@ -10,7 +10,6 @@
 mod catalogue;
 mod checked;
 mod collector;
-mod convert;
 mod damage;
 mod data;
 mod finder;

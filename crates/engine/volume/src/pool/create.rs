@@ -75,7 +75,7 @@ impl Default for PoolOptions {
             capacity_bytes: 64 << 30,
             max_capacity_bytes: None,
             fingerprint: FingerprintKind::Blake3,
-            backend: BackendKind::Log,
+            backend: BackendKind::Compact,
             journal_bytes: None,
             data: None,
             metadata: None,

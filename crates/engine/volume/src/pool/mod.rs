@@ -2,7 +2,6 @@
 
 mod arrange;
 mod choose;
-mod convert;
 mod copies;
 mod create;
 mod directory;

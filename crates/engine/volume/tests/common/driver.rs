@@ -11,7 +11,7 @@ use super::{BLOCK, any_compression, content, flush, read, trim, write, write_now
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode};
 use gemelo_volume::{Pool, ScrubOptions, VolumeError};
 use std::collections::BTreeMap;
 
@@ -94,8 +94,6 @@ pub struct Driver<'a> {
     pub random: &'a mut Random,
     /// Errors are expected. Blocks of a failed request are read back.
     pub may_fail: bool,
-    /// The pool may get another backend.
-    pub converts: bool,
     compresses: bool,
     names: u64,
 }
@@ -115,7 +113,6 @@ impl<'a> Driver<'a> {
             model,
             random,
             may_fail: false,
-            converts: false,
             compresses,
             names,
         }
@@ -153,7 +150,6 @@ impl<'a> Driver<'a> {
                 self.done(self.pool.scrub(options, &Silent, &StopFlag::new()))
             }
             97 => self.done(self.pool.find(&Silent, &StopFlag::new())),
-            98 if self.converts && self.random.below(2) == 0 => self.convert(),
             98 => self.grow(),
             _ if self.compresses && self.random.below(2) == 0 => self.set_compression(),
             _ => self.set_mode(),
@@ -335,11 +331,6 @@ impl<'a> Driver<'a> {
         let done = self.pool.arrange(None, &Silent, &StopFlag::new());
         self.model.moved_blocks += done.as_ref().map_or(0, |report| report.moved_blocks);
         self.done(done)
-    }
-
-    fn convert(&mut self) -> Result<(), Down> {
-        let backend = BackendKind::ALL[self.random.below(5) as usize];
-        self.done(self.pool.convert(backend, &Silent, &StopFlag::new()))
     }
 
     fn recompress(&mut self) -> Result<(), Down> {

@@ -10,7 +10,7 @@ use super::{BLOCK, content};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::DedupMode;
 use gemelo_volume::{Pool, ScrubOptions, Volume, VolumeError};
 use owner::Owner;
 use std::ops::Range;
@@ -163,8 +163,7 @@ impl Storm<'_> {
                 13..15 => (self.pool.arrange(None, &Silent, &StopFlag::new()).map(drop), false),
                 15 => (self.pool.gc(None, &Silent, &StopFlag::new()).map(drop), false),
                 16 if random.below(2) == 0 => (self.grow(&mut random), false),
-                16 if random.below(2) == 0 => (self.scrub(), false),
-                16 => (self.convert(&mut random), false),
+                16 => (self.scrub(), false),
                 _ => (self.pool.flush(), true),
             };
             let end = self.now();
@@ -179,11 +178,6 @@ impl Storm<'_> {
 
     fn recompress(&self) -> Result<(), VolumeError> {
         self.pool.recompress(None, &Silent, &StopFlag::new()).map(drop)
-    }
-
-    fn convert(&self, random: &mut Random) -> Result<(), VolumeError> {
-        let backend = BackendKind::ALL[random.below(5) as usize];
-        self.pool.convert(backend, &Silent, &StopFlag::new())
     }
 
     fn scrub(&self) -> Result<(), VolumeError> {

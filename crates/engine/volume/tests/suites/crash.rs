@@ -65,7 +65,6 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
         // A full store refuses writes, which this test allows.
         driver.may_fail = true;
-        driver.converts = !options.is_wide();
         let is_down = (0..steps).any(|_| driver.step().is_err());
         crashes += 1;
         cleaned += pool.stat().map_or(0, |stat| stat.activity.cleaned_blocks);

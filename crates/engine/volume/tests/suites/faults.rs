@@ -23,7 +23,6 @@ fn live(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
     for is_healed in [false, true] {
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
         driver.may_fail = true;
-        driver.converts = true;
         if (0..100).any(|_| driver.step().is_err()) {
             break;
         }

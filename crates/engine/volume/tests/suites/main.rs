@@ -25,7 +25,6 @@ mod collect;
 #[path = "../common/mod.rs"]
 mod common;
 mod concurrency;
-mod convert;
 mod crash;
 mod damage;
 mod faults;

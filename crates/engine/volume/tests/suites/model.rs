@@ -30,7 +30,6 @@ fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore
         let pool = open(&simulation.disks(), *tuning).unwrap();
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
         driver.may_fail = true;
-        driver.converts = true;
         for _ in 0..150 {
             driver.step().unwrap();
         }

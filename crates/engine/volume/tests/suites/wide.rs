@@ -166,10 +166,6 @@ fn the_size_that_a_pool_may_get_decides_the_form_of_its_words() {
         let pool = opened(&disks);
         let grown = pool.grow(CAPACITY_BYTES);
         assert_eq!(grown.is_ok(), words == WordForm::Wide, "{grown:?}");
-        if words == WordForm::Wide {
-            let moved = pool.convert(BackendKind::Log, &Silent, &StopFlag::new());
-            assert!(matches!(moved, Err(VolumeError::BadOption { .. })), "{moved:?}");
-        }
     }
 }
 

@@ -90,7 +90,6 @@ const READERS: &[Reader] = &[
     reader(&["pool", "scrub", "INPUT"]),
     reader(&["pool", "arrange", "INPUT"]),
     reader(&["pool", "recompress", "INPUT"]),
-    reader(&["pool", "convert", "INPUT", "--backend", "compact"]),
     reader(&["pool", "check", "INPUT", "--repair"]),
     reader(&["pool", "grow", "INPUT", "--capacity", "1g"]),
     // A directory without pools is an answer.

@@ -25,7 +25,6 @@ mod compare;
 mod compression;
 mod content;
 mod contract;
-mod convert;
 mod damaged;
 mod dedisbench;
 mod distribution;

@@ -13,7 +13,6 @@ mod journal_data;
 mod parts;
 mod reserve;
 mod state;
-mod switch;
 
 pub(crate) use commit::JournalStats;
 pub(crate) use parts::{Log, LogParts};

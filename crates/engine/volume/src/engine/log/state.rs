@@ -6,11 +6,11 @@ use super::commit::OpenCommit;
 use super::copy::Copying;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
-use gemelo_metadata::{Index, Map, MetadataBackend, MovableBackend, Record};
+use gemelo_metadata::{Index, Map, MetadataBackend, Record};
 
 /// The metadata, the open commit and the copies under way; see the module.
 pub(crate) struct State {
-    pub(super) backend: MovableBackend,
+    pub(super) backend: Box<dyn MetadataBackend>,
     pub(super) open: OpenCommit,
     /// Volumes that are being copied.
     pub(super) copies: Vec<Copying>,
@@ -18,17 +18,17 @@ pub(crate) struct State {
 
 impl State {
     pub(super) fn new(backend: Box<dyn MetadataBackend>, open: OpenCommit) -> Self {
-        Self { backend: MovableBackend::new(backend), open, copies: Vec::new() }
+        Self { backend, open, copies: Vec::new() }
     }
 
     /// The backend that has the metadata.
     pub(crate) fn backend(&self) -> &dyn MetadataBackend {
-        &self.backend
+        &*self.backend
     }
 
     /// The same as [`Self::backend`], to be changed.
     pub(super) fn backend_mut(&mut self) -> &mut dyn MetadataBackend {
-        &mut self.backend
+        &mut *self.backend
     }
 
     /// The places of LBNs.

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// 4k, or as the domain was created]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<Size>,
-    /// Backend that keeps the metadata [default: log, or by --memory]
+    /// Backend that keeps the metadata [default: compact, or by --memory]
     #[arg(long, value_name = "KIND", value_parser = backend_parser())]
     backend: Option<BackendKind>,
     /// Choose the fastest of the backends log, compact and table whose metadata fit in this memory
@@ -93,7 +93,7 @@ pub(crate) struct Arguments {
 }
 
 /// Makes the parser of backend names. The help lists all backends.
-pub(super) fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
+fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
     let value = |kind: BackendKind| PossibleValue::new(kind.name()).help(about_backend(kind));
     PossibleValuesParser::new(BackendKind::ALL.map(value))
         .try_map(|name| BackendKind::from_name(&name).ok_or("unknown backend"))
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_backend_is_given_or_follows_from_the_memory() {
-        assert_eq!(choose("create p").unwrap(), (BackendKind::Log, None));
+        assert_eq!(choose("create p").unwrap(), (BackendKind::Compact, None));
         assert_eq!(choose("create p --backend ram").unwrap(), (BackendKind::Ram, None));
         let (backend, choice) = choose("create p --capacity 1t --memory 2g").unwrap();
         let choice = choice.unwrap();

@@ -2,7 +2,6 @@
 
 mod check;
 mod check_findings;
-mod convert;
 pub(crate) mod create;
 mod estimate;
 mod find;
@@ -59,12 +58,6 @@ enum Action {
     /// if the command is stopped, and the next run goes on with the rest. It leaves contents with
     /// more than 16 references, and those of snapshots that share their maps.
     Recompress(passes::Arguments),
-    /// Move the metadata of a pool to another backend
-    ///
-    /// The pool may be served meanwhile. The new metadata are made in free space of the metadata
-    /// disk, beside the old ones; the end of the command gives the space of the old ones free. If
-    /// the command is stopped, or the machine crashes, the pool has the backend that it had.
-    Convert(convert::Arguments),
     /// Read all contents from the medium, compare them with their checksums, and heal damaged ones
     ///
     /// A damaged content is healed if the page cache still holds it, or if another block has it: in
@@ -118,7 +111,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Find(arguments) => find::run(arguments, context),
         Action::Arrange(arguments) => passes::arrange(arguments, context),
         Action::Recompress(arguments) => passes::recompress(arguments, context),
-        Action::Convert(arguments) => convert::run(arguments, context),
         Action::Scrub(arguments) => passes::scrub(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
