@@ -65,13 +65,9 @@ pub enum Action {
     Remove(u8),
     /// A volume is copied at once to a new one.
     Clone(u8, u8),
-    /// A volume begins to be copied LBN by LBN to a new one.
-    BeginCopy(u8, u8),
-    /// An LBN is copied.
-    CopyNext(u8),
-    /// The copy is complete.
-    Show,
-    /// A hidden volume that a crash left is removed.
+    /// A large volume is hidden, and removed later.
+    Hide(u8),
+    /// A hidden volume is removed.
     ClearHidden(u8),
     /// The mode of a volume changes.
     SetMode(u8, Mode),

@@ -59,23 +59,9 @@ pub enum Change {
         /// The number of the new volume.
         to: u8,
     },
-    /// A hidden volume is made, to which another is copied LBN by LBN.
-    Begin {
-        /// The volume that is copied.
-        from: u8,
-        /// The number of the new volume.
-        to: u8,
-    },
-    /// A place of a volume is copied to the hidden one.
-    Copy {
-        /// The LBN of the source.
-        cell: Cell,
-        /// The number of the hidden volume.
-        to: u8,
-    },
-    /// A hidden volume is complete.
-    Show {
-        /// The number of the hidden volume.
+    /// A volume is hidden from clients, before it is removed.
+    Hide {
+        /// The number of the volume.
         volume: u8,
     },
     /// A volume gets another deduplication.
@@ -93,36 +79,8 @@ pub(crate) const fn twin(cell: Cell, volume: u8) -> Cell {
 }
 
 impl Step<'_> {
-    /// Makes a change in memory and in the open commit, after it has copied what the change touches
-    /// of a volume that is being copied.
+    /// Makes a change in memory and in the open commit.
     pub(crate) fn apply(&mut self, change: Change) {
-        if let Change::Store { cell, .. } | Change::Share { cell, .. } | Change::Unmap { cell } =
-            change
-        {
-            self.copy_before(cell);
-        }
-        self.apply_one(change);
-    }
-
-    fn copy_before(&mut self, cell: Cell) {
-        let Some(copying) = self.state.copying else { return };
-        if usize::from(copying.from) == cell.volume()
-            && !copying.copied.has(cell.0 % LBNS as u8)
-            && self.has(Guard::CopyBeforeChange)
-        {
-            self.copy(cell);
-        }
-    }
-
-    /// Copies a place of the volume that is being copied.
-    pub(crate) fn copy(&mut self, cell: Cell) {
-        let Some(copying) = &mut self.state.copying else { return };
-        copying.copied.add(cell.0 % LBNS as u8);
-        let to = copying.to;
-        self.apply_one(Change::Copy { cell, to });
-    }
-
-    fn apply_one(&mut self, change: Change) {
         self.made.push(change);
         let log = &mut self.state.log;
         log.is_changed = true;
@@ -150,23 +108,15 @@ impl Step<'_> {
                 self.set_volume(to, Volume::Shown(mode));
                 Cell::of(from.into()).for_each(|cell| self.copy_place(cell, to));
             }
-            Change::Begin { from, to } => {
-                let mode = self.mode_of(from);
-                self.set_volume(to, Volume::Hidden(mode));
-            }
-            Change::Copy { cell, to } => self.copy_place(cell, to),
-            Change::Show { volume } => {
-                let mode = self.mode_of(volume);
-                self.set_volume(volume, Volume::Shown(mode));
-            }
+            Change::Hide { volume } => self.set_volume(volume, Volume::Hidden),
             Change::SetMode { volume, mode } => self.set_volume(volume, Volume::Shown(mode)),
         }
     }
 
     const fn mode_of(&self, volume: u8) -> Mode {
         match self.state.live.volumes[volume as usize] {
-            Volume::Shown(mode) | Volume::Hidden(mode) => mode,
-            Volume::Absent => Mode::Off,
+            Volume::Shown(mode) => mode,
+            Volume::Hidden | Volume::Absent => Mode::Off,
         }
     }
 

@@ -102,7 +102,6 @@ impl Step<'_> {
         };
         state.clients.fill(Client::Idle);
         state.finder = None;
-        state.copying = None;
         state.remembered.fill(Remembered::Nothing);
         state.taking = None;
         state.dirty = Set::EMPTY;

@@ -45,20 +45,18 @@ pub enum Guard {
     TicketTiesFingerprint,
     /// The collector takes free blocks before it gives back their space.
     DiscardTakesBlocks,
-    /// A change of a volume that is being copied copies the old place first.
-    CopyBeforeChange,
     /// A change of a whole volume, except a copy that is made at once, waits until no request and
     /// no finder is in the volume.
     GateClosed,
     /// An opening writes the newest commit again, and syncs it, before it relies on it.
     OpeningWritesAgain,
-    /// An opening clears hidden volumes, which a crash has left.
-    OpeningClearsHidden,
+    /// Hidden volumes are cleared, also those that a crash has left.
+    HiddenAreCleared,
 }
 
 impl Guard {
     /// All guards.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 21] = [
         Self::FinderChecksPlace,
         Self::FinderChecksEntry,
         Self::WriterChecksRecord,
@@ -77,9 +75,8 @@ impl Guard {
         Self::WriteForgetsRemembered,
         Self::TicketTiesFingerprint,
         Self::DiscardTakesBlocks,
-        Self::CopyBeforeChange,
         Self::GateClosed,
         Self::OpeningWritesAgain,
-        Self::OpeningClearsHidden,
+        Self::HiddenAreCleared,
     ];
 }

@@ -39,9 +39,7 @@ impl Step<'_> {
             Action::Create(volume, mode) => self.create(volume, mode),
             Action::Remove(volume) => self.remove(volume),
             Action::Clone(from, to) => self.clone_volume(from, to),
-            Action::BeginCopy(from, to) => self.begin_copy(from, to),
-            Action::CopyNext(lbn) => self.copy_next(lbn),
-            Action::Show => self.show(),
+            Action::Hide(volume) => self.hide(volume),
             Action::ClearHidden(volume) => self.clear_hidden(volume),
             Action::SetMode(volume, mode) => self.set_mode(volume, mode),
             Action::CutPower(survives) => self.cut_power(survives),
@@ -197,29 +195,23 @@ impl Protocol {
     }
 
     fn list_volumes(&self, state: &State, actions: &mut Vec<Action>) {
-        if let Some(copying) = state.copying {
-            let left = (0..LBNS as u8).filter(|lbn| !copying.copied.has(*lbn));
-            actions.extend(left.map(Action::CopyNext));
-            actions.push(Action::Show);
-        }
         for number in 0..VOLUMES as u8 {
             match state.live.volumes[usize::from(number)] {
-                Volume::Hidden(_) if self.has(Guard::OpeningClearsHidden) => {
+                Volume::Hidden if self.has(Guard::HiddenAreCleared) => {
                     actions.push(Action::ClearHidden(number));
                 }
-                Volume::Hidden(_) => {}
+                Volume::Hidden => {}
                 Volume::Absent if state.budget.volumes > 0 => {
                     let other = (VOLUMES as u8 - 1) - number;
                     actions.extend([
                         Action::Create(number, Mode::Offline),
                         Action::Clone(other, number),
-                        Action::BeginCopy(other, number),
                     ]);
                 }
                 Volume::Absent => {}
                 Volume::Shown(_) => {
                     if state.budget.volumes > 0 {
-                        actions.push(Action::Remove(number));
+                        actions.extend([Action::Remove(number), Action::Hide(number)]);
                     }
                     if state.budget.modes > 0 {
                         let modes = [Mode::Off, Mode::Inline, Mode::Offline];

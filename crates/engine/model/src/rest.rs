@@ -34,7 +34,7 @@ fn is_tidy(protocol: &Protocol, state: &State) -> bool {
     };
     let is_found =
         |volume: usize| state.mode(volume) != Some(Mode::Offline) || Cell::of(volume).all(is_known);
-    let is_hidden = |volume: &Volume| matches!(volume, Volume::Hidden(_));
+    let is_hidden = |volume: &Volume| matches!(volume, Volume::Hidden);
     owned == Set::below(protocol.bounds.blocks)
         && (0..VOLUMES).all(is_found)
         && !state.live.volumes.iter().any(is_hidden)
@@ -91,12 +91,8 @@ fn of_finder(state: &State) -> Option<Action> {
 }
 
 fn of_volume(protocol: &Protocol, state: &State) -> Option<Action> {
-    if let Some(copying) = state.copying {
-        let left = (0..protocol.bounds.lbns).find(|lbn| !copying.copied.has(*lbn));
-        return Some(left.map_or(Action::Show, Action::CopyNext));
-    }
     let hidden = (0..).zip(state.live.volumes);
-    let hidden = hidden.into_iter().find(|(_, volume)| matches!(volume, Volume::Hidden(_)));
+    let hidden = hidden.into_iter().find(|(_, volume)| matches!(volume, Volume::Hidden));
     let clear = hidden.map(|(number, _)| Action::ClearHidden(number))?;
-    protocol.has(crate::guard::Guard::OpeningClearsHidden).then_some(clear)
+    protocol.has(crate::guard::Guard::HiddenAreCleared).then_some(clear)
 }

@@ -13,7 +13,7 @@ use std::iter;
 pub(crate) enum Volume {
     Absent,
     /// A copy that is being made.
-    Hidden(Mode),
+    Hidden,
     Shown(Mode),
 }
 
@@ -45,7 +45,7 @@ impl Metadata {
     pub(crate) fn content(&self, cell: Cell) -> Content {
         match self.volumes[cell.volume()] {
             Volume::Shown(_) => self.map[cell.at()].map_or(Content::ZEROS, |entry| entry.checksum),
-            Volume::Absent | Volume::Hidden(_) => Content::ABSENT,
+            Volume::Absent | Volume::Hidden => Content::ABSENT,
         }
     }
 }
@@ -204,17 +204,6 @@ pub(crate) struct Search {
     pub(crate) candidates: [Candidate; LBNS],
 }
 
-/// A volume that is being copied block by block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Copying {
-    pub(crate) from: u8,
-    pub(crate) to: u8,
-    /// The LBNs that are copied.
-    pub(crate) copied: Set,
-    /// The contents of the source when the copy began.
-    pub(crate) moment: [Content; LBNS],
-}
-
 /// The knowledge of the clients about an LBN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct History {
@@ -247,7 +236,6 @@ pub struct State {
     pub(crate) taking: Option<Taking>,
     /// LBNs that are marked for the finder.
     pub(crate) dirty: Set,
-    pub(crate) copying: Option<Copying>,
     pub(crate) history: [History; CELLS],
     /// Contents that were written so far: 1 up to this number. Contents are alike, so the next new
     /// one is always the next number.
@@ -293,7 +281,6 @@ impl State {
             remembered: [Remembered::Nothing; PBNS],
             taking: None,
             dirty: Set::EMPTY,
-            copying: None,
             history,
             contents: 0,
             budget: bounds.budget,
@@ -305,7 +292,7 @@ impl State {
     pub(crate) const fn mode(&self, volume: usize) -> Option<Mode> {
         match self.live.volumes[volume] {
             Volume::Shown(mode) => Some(mode),
-            Volume::Absent | Volume::Hidden(_) => None,
+            Volume::Absent | Volume::Hidden => None,
         }
     }
 

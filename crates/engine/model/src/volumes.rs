@@ -1,22 +1,16 @@
-//! Changes of whole volumes: create, remove, copy, change the mode.
+//! Changes of whole volumes: create, remove, clone, change the mode.
 
 use crate::bounds::spend;
 use crate::change::{Change, twin};
 use crate::guard::Guard;
-use crate::numbers::{Cell, Content, LBNS, Mode};
+use crate::numbers::{Cell, Content, Mode};
 use crate::protocol::Step;
-use crate::set::Set;
-use crate::state::{Copying, Volume};
+use crate::state::Volume;
 
 impl Step<'_> {
-    /// Returns whether a change of the whole volume may be made: none of its requests is under way,
-    /// and it is not being copied.
+    /// Returns whether a change of the whole volume may be made: none of its requests is under way.
     fn is_closed(&self, volume: u8) -> bool {
         !self.has(Guard::GateClosed) || !self.state.is_entered(volume.into())
-    }
-
-    fn is_copied(&self, volume: u8) -> bool {
-        self.state.copying.is_some_and(|copying| copying.from == volume)
     }
 
     const fn is_absent(&self, volume: u8) -> bool {
@@ -49,7 +43,6 @@ impl Step<'_> {
     pub(crate) fn remove(&mut self, volume: u8) -> Option<()> {
         if self.state.mode(volume.into()).is_none()
             || !self.is_closed(volume)
-            || self.is_copied(volume)
             || !spend(&mut self.state.budget.volumes)
         {
             return None;
@@ -76,55 +69,28 @@ impl Step<'_> {
     fn may_copy(&mut self, from: u8, to: u8) -> Option<()> {
         let may = self.state.mode(from.into()).is_some()
             && self.is_absent(to)
-            && self.state.copying.is_none()
             && spend(&mut self.state.budget.volumes);
         may.then_some(())
     }
 
-    /// The copy of a volume begins, which is made LBN by LBN while the volume is served.
-    pub(crate) fn begin_copy(&mut self, from: u8, to: u8) -> Option<()> {
-        if !self.is_closed(from) {
+    /// A large volume is hidden. It is cleared later, after a crash as well.
+    pub(crate) fn hide(&mut self, volume: u8) -> Option<()> {
+        if self.state.mode(volume.into()).is_none()
+            || !self.is_closed(volume)
+            || !spend(&mut self.state.budget.volumes)
+        {
             return None;
         }
-        self.may_copy(from, to)?;
-        self.apply(Change::Begin { from, to });
-        let mut moment = [Content::ZEROS; LBNS];
-        for (content, cell) in moment.iter_mut().zip(Cell::of(from.into())) {
-            *content = self.state.live.content(cell);
-        }
-        self.state.copying = Some(Copying { from, to, copied: Set::EMPTY, moment });
+        self.apply(Change::Hide { volume });
+        self.mark_all(volume);
+        Cell::of(volume.into()).for_each(|cell| self.acknowledge(cell, Content::ABSENT));
         Some(())
     }
 
-    /// The next LBN is copied.
-    pub(crate) fn copy_next(&mut self, lbn: u8) -> Option<()> {
-        let copying = self.state.copying?;
-        if lbn >= self.model.bounds.lbns || copying.copied.has(lbn) {
-            return None;
-        }
-        self.copy(Cell(copying.from * LBNS as u8 + lbn));
-        Some(())
-    }
-
-    /// A complete copy is shown.
-    pub(crate) fn show(&mut self) -> Option<()> {
-        let copying = self.state.copying?;
-        if (0..self.model.bounds.lbns).any(|lbn| !copying.copied.has(lbn)) {
-            return None;
-        }
-        self.state.copying = None;
-        self.apply(Change::Show { volume: copying.to });
-        self.mark_all(copying.to);
-        for (content, cell) in copying.moment.into_iter().zip(Cell::of(copying.to.into())) {
-            self.acknowledge(cell, content);
-        }
-        Some(())
-    }
-
-    /// A hidden volume that a crash has left is removed.
+    /// A hidden volume is removed.
     pub(crate) fn clear_hidden(&mut self, volume: u8) -> Option<()> {
-        let is_hidden = matches!(self.state.live.volumes[usize::from(volume)], Volume::Hidden(_));
-        if !is_hidden || self.state.copying.is_some() || !self.has(Guard::OpeningClearsHidden) {
+        let is_hidden = matches!(self.state.live.volumes[usize::from(volume)], Volume::Hidden);
+        if !is_hidden || !self.has(Guard::HiddenAreCleared) {
             return None;
         }
         self.apply(Change::Remove { volume });

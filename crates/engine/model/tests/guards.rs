@@ -216,20 +216,6 @@ fn a_free_block_is_discarded_after_a_write_took_it() {
 }
 
 #[test]
-fn a_copy_shows_two_moments() {
-    breaks(
-        Guard::CopyBeforeChange,
-        Bounds {
-            volumes: [Some(Mode::Inline), None],
-            budget: Budget { volumes: 1, ..WRITES },
-            ..ONE
-        },
-        READ,
-        "BeginCopy(0, 1) Write(0, b0, c1) Store(0, p0) Change(0) CopyNext(0) Show",
-    );
-}
-
-#[test]
 fn a_volume_is_removed_under_a_request() {
     breaks(
         Guard::GateClosed,
@@ -252,9 +238,9 @@ fn an_opening_relies_on_a_commit_that_a_power_cut_takes_away() {
 }
 
 #[test]
-fn a_hidden_volume_stays_after_a_crash() {
+fn a_hidden_volume_stays() {
     breaks(
-        Guard::OpeningClearsHidden,
+        Guard::HiddenAreCleared,
         Bounds {
             volumes: [Some(Mode::Inline), None],
             checks_rest: true,
@@ -262,7 +248,7 @@ fn a_hidden_volume_stays_after_a_crash() {
             ..ONE
         },
         REST,
-        "BeginCopy(0, 1) Close WriteCommit CutPower(true)",
+        "Hide(0)",
     );
 }
 
