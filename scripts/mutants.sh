@@ -23,7 +23,7 @@ finder) files=("$engine/engine/finder/*.rs") suites+=(finder) ;;
 layout) files=("$engine/engine/layout/*.rs") suites=(model layout layout_races) ;;
 log) files=("$engine/engine/log/*.rs") suites+=(power full_fs free_veto cold stalls) ;;
 engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space rot volume_space power) ;;
-backend) files=("crates/engine/metadata/src/**/*.rs") suites=(model crash damage roots) ;;
+metadata) files=("crates/engine/metadata/src/**/*.rs") suites=(model crash damage roots) ;;
 scrub) files=("$engine/pool/scrub.rs") suites=(scrub) ;;
 pool) files=("$engine/pool/*.rs") suites=(pool places damage rot lost_commit scrub finder layout model) ;;
 *)

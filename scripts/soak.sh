@@ -1,30 +1,30 @@
 #!/usr/bin/env bash
-# Serves a pool of each backend under a steady load and commands of all kinds, and shows that memory
+# Serves a pool of each policy under a steady load and commands of all kinds, and shows that memory
 # and descriptors of the servers stay as they are once the caches are full.
 #
 #   scripts/soak.sh [MINUTES [DIRECTORY]]     60 minutes and a temporary directory, unless given
 #   scripts/soak.sh --large SIZE [MINUTES [DIRECTORY [CACHE_MIB]]]
 #
-# The second form loads a volume of SIZE (100g) with the backend of BACKENDS (compact) in a process,
+# The second form loads a volume of SIZE (100g) with the policy of POLICIES (compact) in a process,
 # over a data disk that makes contents, until nearly all blocks of the pool were used. Then each
 # minute a snapshot comes, and the sixth goes.
 #
 # GEMELO names the program, RATE the operations a second of each of the two volumes of a pool (150),
-# BACKENDS the backends. The figures of each minute are in DIRECTORY/BACKEND.csv. It needs 4 GB of
+# POLICIES the policies. The figures of each minute are in DIRECTORY/POLICY.csv. It needs 4 GB of
 # disk.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = --large ]; then
     exec cargo bench -p gemelo-volume --bench large -- \
-        "${4:-/var/tmp}" "${2:?the SIZE is missing, such as 100g}" "${BACKENDS:-compact}" "${5:-256}" 15 "${3:-60}"
+        "${4:-/var/tmp}" "${2:?the SIZE is missing, such as 100g}" "${POLICIES:-compact}" "${5:-256}" 15 "${3:-60}"
 fi
 
 minutes=${1:-60}
 work=$(realpath -m "${2:-$(mktemp -d "${TMPDIR:-/tmp}/gemelo-soak.XXXXXX")}")
 gemelo=$(realpath "${GEMELO:-target/release/gemelo}")
 rate=${RATE:-150}
-read -ra backends <<<"${BACKENDS:-log ram table btree compact}"
+read -ra policies <<<"${POLICIES:-compact inram dtb cbt}"
 # The last minutes are compared with as many before them.
 window=$((minutes < 60 ? minutes / 3 : 20))
 
@@ -105,7 +105,7 @@ soak() {
     rm -rf "$pool" "$pool".*
     # Writes go once round so small a data store in 20 minutes. Until then `log` and `ram` make
     # records of blocks that were never used before.
-    "$gemelo" --quiet pool create "$pool" --backend "$1" --capacity 768m --metadata-cache 8m
+    "$gemelo" --quiet pool create "$pool" --policy "$1" --capacity 768m --metadata-cache 8m
     "$gemelo" --quiet volume create "$pool/online" --size 256m
     "$gemelo" --quiet volume create "$pool/later" --size 256m --dedup offline
     # Small caches are full within minutes.
@@ -136,10 +136,10 @@ soak() {
 }
 
 mkdir -p "$work"
-say "${backends[*]}: $minutes minutes in $work"
+say "${policies[*]}: $minutes minutes in $work"
 soaks=()
-for backend in "${backends[@]}"; do
-    soak "$backend" &
+for policy in "${policies[@]}"; do
+    soak "$policy" &
     soaks+=("$!")
 done
 failed=0
