@@ -23,7 +23,7 @@ use common::{first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, FingerprintKind};
+use gemelo_format::{FingerprintKind, Policy};
 use gemelo_member::{DomainClient, NewDomain, Service};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{
@@ -111,14 +111,14 @@ fn choose_end(world: &World, host: &Host, random: &mut Random) -> bool {
     way == 0
 }
 
-fn live(backend: BackendKind, seed: u64) -> u64 {
+fn live(policy: Policy, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let world = World::new(random.next_u64(), Faults::NONE);
     let fingerprint = FingerprintKind::Blake3;
     let new = NewDomain { block_bytes: 512, depth: 0, fingerprint, data_pool: None };
     new.create_in(&world.client()).unwrap();
     let host = take(&world);
-    Pool::format(&host.service.disks(), &options_with(backend, POOL_BLOCKS)).unwrap();
+    Pool::format(&host.service.disks(), &options_with(policy, POOL_BLOCKS)).unwrap();
     host.service.release().unwrap();
     let (mut model, mut lost) = (Model::default(), 0);
     // Half of the members write all commits beside their contents.
@@ -155,18 +155,18 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     lost
 }
 
-fn take_over_again_and_again(backend: BackendKind) {
+fn take_over_again_and_again(policy: Policy) {
     let first = first_seed();
     let mut lost = 0;
     for seed in first..first + rounds(40) {
         let _repeat = Repeat::of(seed);
-        lost += live(backend, seed);
+        lost += live(policy, seed);
     }
-    eprintln!("{backend:?}: {lost} hosts lost");
+    eprintln!("{policy:?}: {lost} hosts lost");
     assert!(lost > 0 || rounds(40) < 10, "no host was lost");
 }
 
-gemelo_format::test_each_backend!(
+gemelo_format::test_each_policy!(
     what_was_flushed_survives_every_take_over,
     take_over_again_and_again
 );

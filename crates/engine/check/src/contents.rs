@@ -5,7 +5,7 @@ use crate::bits::UsedPbns;
 use crate::values::Leaves;
 use crate::walk::Walk;
 use crate::{CheckError, CheckReport, Work};
-use gemelo_format::{Fingerprint, Layout, Part, StoreTable, bucket_of, index_entry};
+use gemelo_format::{Fingerprint, IndexForm, Part, StoreTable, bucket_of, index_entry};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -65,11 +65,11 @@ impl Walk {
     /// its bucket is full.
     pub(crate) fn compare_index(
         &self,
-        (index, table, layout): (&Leaves, &StoreTable, Layout),
+        (index, table, form): (&Leaves, &StoreTable, IndexForm),
         used: &UsedPbns,
         (work, report): (Work<'_>, &mut CheckReport),
     ) -> Result<(), CheckError> {
-        let is_table = layout != Layout::Trees;
+        let is_table = form == IndexForm::HashTable;
         // The entries of a bucket are in one part.
         let all = if is_table { u64::from(table.buckets).max(1) } else { 1 << 32 };
         let place = |entry: u64| {

@@ -56,7 +56,7 @@ fn parts<'t>(
 }
 
 /// The parts of all volumes in which each entry that differs from that of the volume before it is
-/// a reference, as the backends with arrays count them.
+/// a reference, as the counts have them.
 pub(crate) struct Runs(Vec<Run>);
 
 /// A part of a volume, and the volume before it there.
@@ -74,16 +74,6 @@ struct Beside<'w> {
 }
 
 impl Runs {
-    /// Each entry of each volume is a reference.
-    pub(crate) fn of_all(table: &StoreTable) -> Self {
-        let run = |volume: &StoreVolume| Run {
-            volume: volume.record.id,
-            lbns: 0..u64::MAX,
-            before: None,
-        };
-        Self(table.volumes.iter().map(run).collect())
-    }
-
     /// Entries that volumes share are one reference. Fails with a description of the fault if the
     /// volumes have no order.
     pub(crate) fn of_families(table: &StoreTable) -> Result<Self, String> {

@@ -20,7 +20,6 @@ mod replay;
 mod scrub;
 mod source;
 mod store;
-mod tree;
 mod values;
 mod walk;
 mod work;

@@ -3,8 +3,7 @@
 use crate::walk::{Walk, WalkVolume};
 use crate::{CheckError, packed};
 use gemelo_format::{
-    Change, FormatError, Identity, Layout, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, ReplayedCommit,
-    VolumeId, VolumeRecord,
+    Change, FormatError, Identity, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, ReplayedCommit, VolumeId,
 };
 use std::collections::HashSet;
 use std::ops::Range;
@@ -43,9 +42,7 @@ impl Walk {
             }
             Change::Share { volume, lbn, pbn, checksum } => {
                 self.check_pbn(pbn)?;
-                if self.layout != Layout::Pages {
-                    self.check_share(pbn)?;
-                }
+                self.check_share(pbn)?;
                 self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
                 self.sharers.note(pbn, (volume, lbn));
             }
@@ -71,15 +68,6 @@ impl Walk {
                 let copy = WalkVolume { record, map: source.map.clone() };
                 self.volumes.insert(volume, copy);
             }
-            Change::Begin { source, volume, name, read_only, created_s } => {
-                let source = &self.volume(source)?.record;
-                let record = source.cloned(volume, &name, read_only, created_s);
-                let record = VolumeRecord { is_hidden: true, ..record };
-                self.volumes.insert(volume, WalkVolume::new(record));
-            }
-            Change::Copy { source, volume, first, count } => {
-                self.copy(source, volume, first.0..first.0.saturating_add(count))?;
-            }
             Change::Shrink { volume, size_bytes } => {
                 self.check_size(size_bytes)?;
                 self.volume(volume)?.record.size_bytes = size_bytes;
@@ -89,7 +77,6 @@ impl Walk {
                 self.volume(volume)?.record.compression = compression;
             }
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
-            Change::Show { volume } => self.volume(volume)?.record.is_hidden = false,
             Change::Suspect { pbn, is_suspect } => {
                 self.check_pbn(pbn)?;
                 self.identities.suspect(pbn.number(), is_suspect);
@@ -111,18 +98,6 @@ impl Walk {
         let volume = self.volume(volume)?;
         volume.record.size_bytes = size_bytes;
         volume.map.remove(blocks..u64::MAX);
-        Ok(())
-    }
-
-    fn copy(
-        &mut self,
-        source: VolumeId,
-        volume: VolumeId,
-        lbns: Range<u64>,
-    ) -> Result<(), CheckError> {
-        let copied = self.entries_of(source, lbns)?;
-        let map = &mut self.volume(volume)?.map;
-        copied.into_iter().for_each(|(lbn, place)| map.insert(lbn, place));
         Ok(())
     }
 

@@ -1,11 +1,9 @@
-//! The trees of the backends `table`, `btree` and `compact`, read page by page with code of its
-//! own.
+//! The trees of a checkpoint, read page by page with code of its own.
 
 use crate::CheckError;
 use crate::bits::UsedPbns;
 use crate::map::{Chunk, Leaf, REGION_LBNS, Region, WalkMap, places_of};
 use crate::pages::Pages;
-use crate::tree::{Below, LostLbns};
 use crate::values::{Leaves, values_of};
 use gemelo_format::{
     DIRECTORY_ENTRIES, NODE_REF_BYTES, Node, NodeRef, Page, Part, Slot, Tree, WordForm,
@@ -19,7 +17,8 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct BelowMap {
     pub(crate) chunks: Vec<(u64, Arc<Chunk>)>,
-    pub(crate) lost: Vec<LostLbns>,
+    /// LBNs whose places are lost.
+    pub(crate) lost: Vec<Range<u64>>,
 }
 
 /// A node of a map: its address, its level and its first LBN.
@@ -38,7 +37,8 @@ pub(crate) struct KnownNodes {
 
 /// Reads the trees of a checkpoint.
 pub(crate) struct TreeReader<'r, 's> {
-    pub(crate) is_table: bool,
+    /// `true` if the index is a B-tree. All else is in arrays.
+    pub(crate) has_tree: bool,
     pub(crate) buckets: u32,
     /// The form of the words of maps.
     pub(crate) words: WordForm,
@@ -54,9 +54,14 @@ const fn span(part: Part, level: u8) -> u64 {
 }
 
 impl TreeReader<'_, '_> {
+    /// Returns whether a tree is an array.
+    const fn is_array(&self, part: Part) -> bool {
+        !(self.has_tree && matches!(part, Part::Index))
+    }
+
     /// Reads a tree that is no map. Its values are read again when they are needed.
     pub(crate) fn read(&mut self, tree: Tree, part: Part) -> Result<Leaves, CheckError> {
-        let mut leaves = Leaves::new(part, self.is_table);
+        let mut leaves = Leaves::new(part, self.is_array(part));
         let mut add = |at: NodeRef, first: u64, _: &[(u64, u128)]| leaves.add(first, at);
         let lost = self.tree(tree, part, &mut add)?;
         leaves.lost = lost;
@@ -70,18 +75,8 @@ impl TreeReader<'_, '_> {
         known: &mut KnownNodes,
     ) -> Result<Arc<BelowMap>, CheckError> {
         match tree.root {
-            Some(root) if self.is_table => self.map_node((root, tree.height, 0), known),
-            _ => {
-                let (mut places, words) = (Vec::new(), self.words);
-                let mut add = |_: NodeRef, _: u64, values: &[(u64, u128)]| {
-                    places
-                        .extend(values.iter().map(|(lbn, word)| (*lbn, words.entry(*word as u64))));
-                };
-                let lost = self.tree(tree, Part::Map, &mut add)?;
-                let below = Below::of(places.into_iter(), self.used);
-                let lost = lost.into_iter().map(fresh_loss).collect();
-                Ok(Arc::new(BelowMap { chunks: WalkMap::cut(below.regions), lost }))
-            }
+            Some(root) => self.map_node((root, tree.height, 0), known),
+            None => Ok(Arc::default()),
         }
     }
 
@@ -100,7 +95,7 @@ impl TreeReader<'_, '_> {
             return Ok(Arc::new(self.map_leaves(&[(at, lbns_of(first, 0))], known)?));
         }
         let lost = || {
-            let lost = vec![fresh_loss(lbns_of(first, level))];
+            let lost = vec![lbns_of(first, level)];
             Arc::new(BelowMap { chunks: Vec::new(), lost })
         };
         if let Some((same, below)) = known.inner.get(&at.slot) {
@@ -162,11 +157,11 @@ impl TreeReader<'_, '_> {
             match known.leaves.get(&at.slot) {
                 Some((same, first, leaf)) if (same, *first) == (at, lbns.start) => match leaf {
                     Some(leaf) => regions.push((lbns.start / REGION_LBNS, Region::Page(*leaf))),
-                    None => lost.push(fresh_loss(lbns.clone())),
+                    None => lost.push(lbns.clone()),
                 },
                 _ => {
                     self.two_ways(at.slot);
-                    lost.push(fresh_loss(lbns.clone()));
+                    lost.push(lbns.clone());
                 }
             }
         }
@@ -183,7 +178,7 @@ impl TreeReader<'_, '_> {
     ) -> Result<Vec<Range<u64>>, CheckError> {
         let mut lost = Vec::new();
         if let Some(root) = tree.root {
-            let keys = 0..if self.is_table { span(part, tree.height) } else { u64::MAX };
+            let keys = 0..if self.is_array(part) { span(part, tree.height) } else { u64::MAX };
             self.nodes(&[(root, keys)], tree.height, part, (visit, &mut lost))?;
         }
         Ok(lost)
@@ -217,14 +212,15 @@ impl TreeReader<'_, '_> {
 
     /// The values of a leaf, if they are in order and in their place.
     fn leaf(&self, page: &Page, part: Part, keys: &Range<u64>) -> Option<Vec<(u64, u128)>> {
-        if !self.is_table {
+        let is_array = self.is_array(part);
+        if !is_array {
             is_node(page, part, 0, keys).then_some(())?;
         }
-        let values = values_of(page, part, self.is_table, keys.start)?;
+        let values = values_of(page, part, is_array, keys.start)?;
         let bucket = keys.start / part.array_entries() as u64 / 2;
         let belongs =
             |entry: &u64| u64::from(bucket_of((entry >> 32) as u32, self.buckets)) == bucket;
-        let is_index = self.is_table && part == Part::Index;
+        let is_index = is_array && part == Part::Index;
         (!is_index || values.iter().all(|(entry, _)| belongs(entry))).then_some(values)
     }
 
@@ -235,7 +231,7 @@ impl TreeReader<'_, '_> {
         level: u8,
         keys: &Range<u64>,
     ) -> Option<Vec<(NodeRef, Range<u64>)>> {
-        if self.is_table {
+        if self.is_array(part) {
             return Some(directory(page, keys.start, span(part, level - 1)));
         }
         is_node(page, part, level, keys).then_some(())?;
@@ -252,10 +248,6 @@ impl TreeReader<'_, '_> {
 
 const fn lbns_of(first: u64, level: u8) -> Range<u64> {
     first..first.saturating_add(span(Part::Map, level))
-}
-
-const fn fresh_loss(lbns: Range<u64>) -> LostLbns {
-    LostLbns { lbns, is_known: false }
 }
 
 fn directory(page: &Page, first: u64, each: u64) -> Vec<(NodeRef, Range<u64>)> {

@@ -46,11 +46,6 @@ impl Leaves {
         self.all.push((first, at));
     }
 
-    /// Puts the leaves in the order of their keys.
-    pub(crate) fn sort(&mut self) {
-        self.all.sort_unstable_by_key(|(first, _)| *first);
-    }
-
     pub(crate) fn pages(&self) -> u64 {
         self.all.len() as u64
     }

@@ -7,17 +7,15 @@ use crate::order::Sharers;
 use crate::pages::Pages;
 use crate::source::Source;
 use crate::store::{KnownNodes, TreeReader};
-use crate::tree::{LostLbns, MapReader};
 use crate::values::{Identities, Leaves};
 use crate::work::Work;
 use crate::{CheckError, CheckReport, MEMORY_BYTES, packed};
 use gemelo_base::units::format_counted;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_format::{
-    AtLoss, Change, Checksum, DiskRole, FormatError, Layout, MapEntry, Part, Pbn, PoolSeed,
-    RECORD_PAGE_ENTRIES, ReadChain, Reading, ReplayOptions, Replayed, ReplayedCommit, Root,
-    StoreTable, StoreVolume, Superblock, Table, VolumeId, VolumeRecord, find_roots, read_chain,
-    replay_journal,
+    AtLoss, Change, Checksum, DiskRole, FormatError, IndexForm, MapEntry, Part, Pbn, PoolSeed,
+    ReadChain, Reading, ReplayOptions, Replayed, ReplayedCommit, Root, StoreTable, StoreVolume,
+    Superblock, VolumeId, VolumeRecord, find_roots, read_chain, replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -65,7 +63,6 @@ pub struct Walk {
     pub(crate) replayed_data: Arc<Contents>,
     /// The bytes that these take in the data store.
     pub(crate) replayed_bytes: HashMap<Pbn, u64>,
-    pub(crate) layout: Layout,
     /// LBNs of the blocks that commits share.
     pub(crate) sharers: Sharers,
 }
@@ -142,7 +139,6 @@ impl Walk {
             leaving: 0,
             replayed_data: Arc::default(),
             replayed_bytes: HashMap::new(),
-            layout: root.backend.layout(),
             sharers: Sharers::default(),
         };
         walk.read_checkpoint(&root, &chain, (work, &mut *report))?;
@@ -191,44 +187,35 @@ impl Walk {
         let source = self.source.clone();
         let mut pages = Pages::new(&source, work, report);
         pages.add_chain(chain);
-        if !root.backend.has_words(self.superblock.words) {
-            let name = root.backend.name();
-            let what = format!("the pool is too large for backend '{name}'");
+        if !root.policy.has_words(self.superblock.words) {
+            let name = root.policy.name();
+            let what = format!("the pool is too large for the policy '{name}'");
             return Err(FormatError::damaged(what).into());
         }
         let mut used = UsedPbns::new(&self.superblock, self.data_blocks);
-        let layout = root.backend.layout();
-        if layout == Layout::Pages {
-            let table = Table::decode(&chain.stream).ok_or_else(makes_no_sense)?;
-            let is_whole = self.read_pages(&table, &mut used, &mut pages)?;
-            pages.finish();
-            if is_whole {
-                self.compare_totals(root, &used, report);
-            }
-            return Ok(());
-        }
+        let form = root.policy.index();
         let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
-        let trees = self.read_trees(&table, layout, &mut used, &mut pages)?;
+        let trees = self.read_trees(&table, form, &mut used, &mut pages)?;
         pages.finish();
         if trees.is_whole {
-            self.compare_trees(&trees, (&table, layout), &used, (work, &mut *report))?;
+            self.compare_trees(&trees, (&table, form), &used, (work, &mut *report))?;
             self.compare_totals(root, &used, report);
         }
         Ok(())
     }
 
-    /// Reads the trees of a cached backend.
+    /// Reads the trees of a checkpoint.
     fn read_trees(
         &mut self,
         table: &StoreTable,
-        layout: Layout,
+        form: IndexForm,
         used: &mut UsedPbns,
         pages: &mut Pages<'_>,
     ) -> Result<Trees, CheckError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let (buckets, words) = (table.buckets, self.superblock.words);
-        let is_table = layout != Layout::Trees;
-        let mut reader = TreeReader { is_table, buckets, words, pages, used };
+        let has_tree = form == IndexForm::BTree;
+        let mut reader = TreeReader { has_tree, buckets, words, pages, used };
         let mut is_whole = true;
         let (mut known, mut maps) = (KnownNodes::default(), HashMap::new());
         for volume in &table.volumes {
@@ -239,7 +226,7 @@ impl Walk {
                 .entry(Arc::as_ptr(&below))
                 .or_insert_with(|| (WalkMap::of(below.chunks.iter().cloned()), Arc::clone(&below)));
             let mut map = same.0.clone();
-            for LostLbns { lbns, .. } in &below.lost {
+            for lbns in &below.lost {
                 is_whole = false;
                 let what = format!(
                     "the map of blocks {} and after of volume '{}' is lost",
@@ -249,7 +236,7 @@ impl Walk {
                 lose(&mut map, lbns.clone(), blocks);
             }
             if below.lost.is_empty() {
-                let is_leaving = volume.record.is_hidden && is_table;
+                let is_leaving = volume.record.is_hidden;
                 self.leaving += compare_mapped(volume, &map, is_leaving, reader.pages);
             }
             let record = volume.record.clone();
@@ -272,7 +259,7 @@ impl Walk {
             }
         }
         self.identities = Identities::new(fingerprints);
-        if layout == Layout::Records
+        if form == IndexForm::Memory
             && (table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0))
         {
             let what = "the table names an index, which is not stored";
@@ -285,17 +272,13 @@ impl Walk {
     fn compare_trees(
         &self,
         trees: &Trees,
-        (table, layout): (&StoreTable, Layout),
+        (table, form): (&StoreTable, IndexForm),
         used: &UsedPbns,
         (work, report): (Work<'_>, &mut CheckReport),
     ) -> Result<(), CheckError> {
         let Trees { counts, many, index, .. } = trees;
         if counts.lost.is_empty() && many.lost.is_empty() {
-            let runs = match layout {
-                Layout::Trees => Ok(Runs::of_all(table)),
-                _ => Runs::of_families(table),
-            };
-            match runs {
+            match Runs::of_families(table) {
                 Ok(runs) => {
                     self.compare_counts(&runs, (counts, many), used, (work, &mut *report))?;
                 }
@@ -303,75 +286,10 @@ impl Walk {
             }
         }
         let is_whole = index.lost.is_empty() && self.identities.stored.lost.is_empty();
-        if layout != Layout::Records && is_whole {
-            self.compare_index((index, table, layout), used, (work, report))?;
+        if form != IndexForm::Memory && is_whole {
+            self.compare_index((index, table, form), used, (work, report))?;
         }
         Ok(())
-    }
-
-    /// Reads the pages of maps and records. Returns whether all maps were intact.
-    fn read_pages(
-        &mut self,
-        table: &Table,
-        used: &mut UsedPbns,
-        pages: &mut Pages<'_>,
-    ) -> Result<bool, CheckError> {
-        let mut is_whole = true;
-        let block_bytes = u64::from(self.superblock.block_bytes);
-        let (mut reader, mut maps) = (MapReader::new(used), HashMap::new());
-        for volume in &table.volumes {
-            let blocks = volume.record.size_bytes / block_bytes;
-            let name = &volume.record.name;
-            let below = match volume.root {
-                Some(root) => reader.read(root, 0, pages)?,
-                None => Arc::default(),
-            };
-            // Maps with one root are one map in memory as well.
-            let known = maps.entry(Arc::as_ptr(&below));
-            let (map, below) = known.or_insert_with(|| {
-                let chunks = WalkMap::cut(below.regions.iter().cloned());
-                (WalkMap::of(chunks), Arc::clone(&below))
-            });
-            // LBNs beyond the end are those of a volume that was being shrunk. An opening unmaps
-            // them.
-            let mut map = map.clone();
-            for lost in below.lost.iter().filter(|lost| lost.lbns.start < blocks) {
-                if !lost.is_known {
-                    is_whole = false;
-                    let first = lost.lbns.start;
-                    let what = format!(
-                        "the map page of blocks {first} and after of volume '{name}' is lost"
-                    );
-                    pages.report.add(true, what);
-                }
-                lose(&mut map, lost.lbns.clone(), blocks);
-            }
-            let record = volume.record.clone();
-            self.volumes.insert(record.id, WalkVolume { record, map });
-        }
-        let mut records = Leaves::new(Part::Fingerprints, true);
-        let mut wanted = Vec::with_capacity(table.records.len());
-        for page in &table.records {
-            let first = u64::from(page.number) * RECORD_PAGE_ENTRIES as u64;
-            if first >= self.superblock.pbn_end(self.data_blocks) {
-                pages.report.add(true, format!("record page {} is out of range", page.number));
-                continue;
-            }
-            wanted.push((first, page));
-        }
-        let read = pages.read_all(&wanted.iter().map(|(_, page)| page.at()).collect::<Vec<_>>())?;
-        for ((first, page), image) in wanted.into_iter().zip(read) {
-            if image.is_some() {
-                records.add(first, page.at());
-                continue;
-            }
-            let what =
-                format!("the fingerprints of 256 blocks (record page {}) are lost", page.number);
-            pages.report.add(false, what);
-        }
-        records.sort();
-        self.identities = Identities::new(records);
-        Ok(is_whole)
     }
 }
 

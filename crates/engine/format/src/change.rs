@@ -107,36 +107,6 @@ pub enum Change {
         /// The id of the volume.
         volume: VolumeId,
     },
-    /// Makes a hidden volume visible, which is complete.
-    Show {
-        /// The id of the volume.
-        volume: VolumeId,
-    },
-    /// Adds a new hidden volume with the size and mode of another. Its map is copied by changes
-    /// that follow.
-    Begin {
-        /// The id of the other volume.
-        source: VolumeId,
-        /// The id of the new volume.
-        volume: VolumeId,
-        /// The name of the new volume.
-        name: String,
-        /// `true` if the new volume takes no writes.
-        read_only: bool,
-        /// Creation time in seconds since 1970, UTC; `None` if unknown.
-        created_s: Option<u64>,
-    },
-    /// Copies the map entries of some LBNs from one volume to another.
-    Copy {
-        /// The volume that they are copied from.
-        source: VolumeId,
-        /// The volume that they are copied to, where these LBNs were unmapped.
-        volume: VolumeId,
-        /// The first LBN of the range.
-        first: Lbn,
-        /// The number of LBNs.
-        count: u64,
-    },
     /// Makes a volume smaller. Changes that follow unmap the LBNs beyond its end.
     Shrink {
         /// The id of the volume.
@@ -205,11 +175,13 @@ impl Change {
                 put_text(out, name);
             }
             Self::Resize { volume, size_bytes } => put_size(out, 7, *volume, *size_bytes),
-            Self::Clone { source, volume, name, read_only, created_s }
-            | Self::Begin { source, volume, name, read_only, created_s } => {
-                let kind = if matches!(self, Self::Clone { .. }) { 8 } else { 13 };
-                let (volume, read_only, created_s) = (*volume, *read_only, *created_s);
-                put_copy(out, kind, *source, &NewCopy { volume, name, read_only, created_s });
+            Self::Clone { source, volume, name, read_only, created_s } => {
+                put_head(out, 8, *source);
+                put_varint(out, u64::from(volume.0));
+                put_text(out, name);
+                out.push(u8::from(*read_only));
+                // No volume was made in the first second of 1970, so 0 stands for an unknown time.
+                put_varint(out, created_s.unwrap_or(0));
             }
             Self::SetMode { volume, mode } => {
                 put_head(out, 9, *volume);
@@ -235,13 +207,6 @@ impl Change {
             }
             Self::Lose { volume, first, count } => put_range(out, 18, *volume, *first, *count),
             Self::Hide { volume } => put_head(out, 11, *volume),
-            Self::Show { volume } => put_head(out, 12, *volume),
-            Self::Copy { source, volume, first, count } => {
-                put_head(out, 14, *source);
-                put_varint(out, u64::from(volume.0));
-                put_varint(out, first.0);
-                put_varint(out, *count);
-            }
             Self::Shrink { volume, size_bytes } => put_size(out, 15, *volume, *size_bytes),
             Self::JournalData { pbn, content } => Self::encode_journal_data(*pbn, content, out),
         }
@@ -272,9 +237,9 @@ impl Change {
     pub const fn changed_blocks(&self) -> Option<(VolumeId, u64)> {
         match self {
             Self::Store { volume, .. } | Self::Share { volume, .. } => Some((*volume, 1)),
-            Self::Unmap { volume, count, .. }
-            | Self::Lose { volume, count, .. }
-            | Self::Copy { volume, count, .. } => Some((*volume, *count)),
+            Self::Unmap { volume, count, .. } | Self::Lose { volume, count, .. } => {
+                Some((*volume, *count))
+            }
             _ => None,
         }
     }
@@ -345,20 +310,6 @@ impl Change {
             },
             9 => Self::SetMode { volume, mode: DedupMode::from_byte(reader.u8()?)? },
             11 => Self::Hide { volume },
-            12 => Self::Show { volume },
-            13 => Self::Begin {
-                source: volume,
-                volume: volume_from(reader)?,
-                name: reader.text()?.to_owned(),
-                read_only: reader.u8()? == 1,
-                created_s: created_from(reader)?,
-            },
-            14 => Self::Copy {
-                source: volume,
-                volume: volume_from(reader)?,
-                first: Lbn(reader.varint()?),
-                count: reader.varint()?,
-            },
             15 => Self::Shrink { volume, size_bytes: reader.varint()? },
             20 => Self::SetCompression { volume, compression: compression_from(reader)? },
             18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
@@ -395,23 +346,6 @@ fn put_range(out: &mut Vec<u8>, tag: u8, volume: VolumeId, first: Lbn, count: u6
 fn put_size(out: &mut Vec<u8>, tag: u8, volume: VolumeId, size_bytes: u64) {
     put_head(out, tag, volume);
     put_varint(out, size_bytes);
-}
-
-/// The fields of a volume that is made from another.
-struct NewCopy<'n> {
-    volume: VolumeId,
-    name: &'n str,
-    read_only: bool,
-    created_s: Option<u64>,
-}
-
-fn put_copy(out: &mut Vec<u8>, tag: u8, source: VolumeId, new: &NewCopy<'_>) {
-    put_head(out, tag, source);
-    put_varint(out, u64::from(new.volume.0));
-    put_text(out, new.name);
-    out.push(u8::from(new.read_only));
-    // No volume was made in the first second of 1970, so 0 stands for an unknown time.
-    put_varint(out, new.created_s.unwrap_or(0));
 }
 
 fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {

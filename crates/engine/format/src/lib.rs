@@ -11,12 +11,11 @@ mod codec;
 mod commit;
 mod counts;
 mod disks;
-mod each_backend;
+mod each_policy;
 mod error;
 mod fingerprint;
 mod hash_many;
 mod journal;
-mod map;
 mod mark;
 mod packed;
 mod regions;
@@ -40,10 +39,6 @@ pub use journal::{
     AtLoss, GivenUp, LastCommit, LostHistory, ReplayOptions, Replayed, ReplayedCommit,
     replay_journal,
 };
-pub use map::{
-    DENSE_BITS, INNER_BITS, INNER_POSITIONS, MAP_REF_BYTES, MAX_MAP_BITS, MapKind, MapRef,
-    SPARSE_ENTRIES, inner_children, inner_page, is_inner_bits, sparse_entries, sparse_page,
-};
 pub use mark::{FlushMark, FlushMarks};
 pub use packed::{
     Compression, MAX_PACKED_BLOCK_BYTES, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace,
@@ -60,12 +55,10 @@ pub use superblock::{
     DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, data_header, is_block_size, is_data_store,
     read_superblock,
 };
-pub use table::{
-    Chain, PageRef, ReadChain, SlotWrite, Table, TableVolume, build_chain, read_chain,
-};
+pub use table::{Chain, ReadChain, SlotWrite, build_chain, read_chain};
 pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
-    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId, WordForm,
+    Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, IndexForm, Lbn, MAX_NAME_BYTES,
+    MAX_VOLUME_BLOCKS, MapEntry, Pbn, Policy, VolumeId, WordForm,
 };
 pub use volume::{Birth, Origin, VolumeRecord};
 

@@ -7,7 +7,7 @@ use super::table::{decode_link, encode_link};
 use super::{FlushMarks, LAST_NUMBER, NodeRef, PAGE_BYTES, Page, PoolSeed, Superblock};
 use crate::DiskRole;
 use crate::error::{FormatError, Result};
-use crate::types::BackendKind;
+use crate::types::Policy;
 use gemelo_disk::Disk;
 
 const MAGIC: &[u8; 8] = b"GEMELORT";
@@ -22,9 +22,9 @@ pub struct Root {
     pub next_commit: u64,
     /// Offset of that commit in bytes from the journal's start, whether it exists yet or not.
     pub journal_offset: u64,
-    /// The backend that wrote the checkpoint, and that reads it.
-    pub backend: BackendKind,
-    /// The first page of the table, unless the backend has none.
+    /// The policy of the metadata.
+    pub policy: Policy,
+    /// The first page of the table, unless nothing was written yet.
     pub table: Option<NodeRef>,
     /// Length of the table in bytes.
     pub table_bytes: u64,
@@ -49,7 +49,7 @@ impl Root {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&encode_link(self.table));
-        bytes.extend_from_slice(&[self.backend.byte(), 0, 0, 0]);
+        bytes.extend_from_slice(&[self.policy.byte(), 0, 0, 0]);
         bytes.extend_from_slice(&self.table_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.data_blocks.to_le_bytes());
         bytes.extend_from_slice(&self.next_volume.to_le_bytes());
@@ -61,7 +61,7 @@ impl Root {
         page_of(&bytes)
     }
 
-    fn decode(page: &Page, superblock: &Superblock, seed: PoolSeed) -> Option<Self> {
+    fn decode(page: &Page, superblock: &Superblock, seed: PoolSeed) -> Option<Found> {
         let (body, checksum) = page.split_at(CHECKSUM_AT);
         if seed.checksum(body).to_le_bytes() != checksum {
             return None;
@@ -73,12 +73,15 @@ impl Root {
         let [generation, next_commit, journal_offset] =
             [reader.u64()?, reader.u64()?, reader.u64()?];
         let table = decode_link(reader.array()?);
-        let [backend, ..] = reader.array::<4>()?;
+        let [byte, ..] = reader.array::<4>()?;
+        let Some(policy) = Policy::from_byte(byte) else {
+            return Some(Found::Unknown { generation, byte });
+        };
         let root = Self {
             generation,
             next_commit,
             journal_offset,
-            backend: BackendKind::from_byte(backend)?,
+            policy,
             table,
             table_bytes: reader.u64()?,
             data_blocks: reader.u64()?,
@@ -86,7 +89,7 @@ impl Root {
             references: reader.u64()?,
             physical: reader.u64()?,
         };
-        root.can_be(superblock).then_some(root)
+        root.can_be(superblock).then_some(Found::Known(root))
     }
 
     /// Checks every field against its bounds, so later arithmetic cannot overflow.
@@ -105,6 +108,16 @@ impl Root {
     pub const fn offsets(generation: u64) -> [u64; COPIES] {
         head_offsets(HeadPage::Root { is_odd: !generation.is_multiple_of(2) })
     }
+}
+
+/// A page that passes the checksum of a root.
+enum Found {
+    Known(Root),
+    /// A root of metadata that this program cannot read.
+    Unknown {
+        generation: u64,
+        byte: u8,
+    },
 }
 
 /// The roots that were found.
@@ -132,17 +145,27 @@ pub struct RootSearch {
 /// checkpoint is complete. Neither of its own places holds it then.
 ///
 /// # Errors
-/// Fails if no root is intact, or if the disk cannot read a place that may have the only one.
+/// Fails if no root is intact, if the disk cannot read a place that may have the only one, or if the
+/// newest one is of metadata that this program cannot read.
 pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> Result<RootSearch> {
     let mut roots: Vec<(u64, Root)> = Vec::new();
-    let mut error = None;
+    let (mut error, mut unknown) = (None, None);
     for offset in [0, 1].into_iter().flat_map(Root::offsets) {
         match read_page(disk, offset, |page| Root::decode(page, superblock, seed)) {
-            Ok(root) => roots.extend(root.map(|root| (offset, root))),
+            Ok(Some(Found::Known(root))) => roots.push((offset, root)),
+            Ok(Some(Found::Unknown { generation, byte })) => {
+                unknown = unknown.max(Some((generation, byte)));
+            }
+            Ok(None) => {}
             Err(failed) => drop(error.get_or_insert(failed)),
         }
     }
     let newest = roots.iter().map(|(_, root)| root).max_by_key(|root| root.generation).cloned();
+    if let Some((generation, byte)) = unknown
+        && newest.as_ref().is_none_or(|newest| newest.generation < generation)
+    {
+        return Err(FormatError::Unknown { what: Policy::unknown(byte) });
+    }
     let newest = match (newest, error) {
         (Some(newest), _) => newest,
         (None, Some(error)) => return Err(FormatError::io(DiskRole::Metadata, "read")(error)),
@@ -165,4 +188,68 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
         .filter(|root| root.generation < newest.generation)
         .max_by_key(|root| root.generation);
     Ok(RootSearch { newest, older, to_repair })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FingerprintKind, StoreKind, WordForm};
+    use gemelo_disk::testing::MemoryDisk;
+
+    const POLICY_AT: usize = 60;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            block_bytes: 4096,
+            pool_id: [1; 16],
+            key: [2; 32],
+            fingerprint: FingerprintKind::Blake3,
+            ring_pages: 8,
+            header_copy: None,
+            store: StoreKind::Plain,
+            words: WordForm::Narrow,
+        }
+    }
+
+    /// Writes a root with this byte for its policy, with a right checksum.
+    fn put(disk: &MemoryDisk, generation: u64, byte: u8) {
+        let (superblock, seed) = (superblock(), PoolSeed::of(&superblock()));
+        let root = Root {
+            generation,
+            next_commit: 1,
+            journal_offset: 0,
+            policy: Policy::Compact,
+            table: None,
+            table_bytes: 0,
+            data_blocks: 10,
+            next_volume: 1,
+            references: 0,
+            physical: 0,
+        };
+        let mut page = root.encode(&superblock, seed);
+        assert_eq!(page[POLICY_AT], Policy::Compact.byte());
+        page[POLICY_AT] = byte;
+        let (body, checksum) = page.split_at_mut(CHECKSUM_AT);
+        checksum.copy_from_slice(&seed.checksum(body).to_le_bytes());
+        for offset in Root::offsets(generation) {
+            disk.write_at(offset, page.as_slice()).unwrap();
+        }
+    }
+
+    #[test]
+    fn metadata_of_an_earlier_program_are_refused_by_their_name() {
+        let seed = PoolSeed::of(&superblock());
+        for (byte, name) in [(0, "log"), (1, "ram"), (3, "btree"), (77, "77")] {
+            let disk = MemoryDisk::default();
+            put(&disk, 1, Policy::Compact.byte());
+            put(&disk, 2, byte);
+            let error = find_roots(&disk, &superblock(), seed).unwrap_err();
+            assert!(matches!(error, FormatError::Unknown { .. }), "{error}");
+            let said = error.to_string();
+            assert!(said.contains(name) && said.contains("does not know"), "{said}");
+            // A pool that an earlier program has moved to metadata that are known.
+            put(&disk, 3, Policy::Compact.byte());
+            assert_eq!(find_roots(&disk, &superblock(), seed).unwrap().newest.generation, 3);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The pages of the cached backends: directories, arrays, buckets and nodes of trees, and the table
+//! The pages of the metadata: directories, arrays, buckets and nodes of trees, and the table
 //! that names their roots.
 
 use super::codec::Reader;
@@ -284,7 +284,7 @@ impl<'p> Node<'p> {
     }
 }
 
-/// A volume in the table of a cached backend.
+/// A volume in the table of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreVolume {
     /// The record of the volume.
@@ -301,7 +301,7 @@ pub struct StoreVolume {
     pub map: Tree,
 }
 
-/// The table of a cached backend.
+/// The table of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreTable {
     /// All volumes, by id.

@@ -343,43 +343,59 @@ impl FingerprintKind {
     }
 }
 
-/// The backend that keeps a pool's metadata.
+/// The policy of a pool's metadata: what stays in memory, how the index lies on disk, and what a
+/// checkpoint writes. All pools have one engine and one form of maps, counts and records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum BackendKind {
-    /// All metadata in memory in a compact form; a checkpoint writes the pages that changed.
-    Log,
-    /// The same as [`Self::Log`], but a checkpoint writes all pages as an image.
-    Ram,
-    /// Arrays and a hash table on disk, behind a cache of a fixed size.
-    Table,
-    /// Copy-on-write B-trees on disk, behind a cache of a fixed size.
-    #[serde(rename = "btree")]
-    BTree,
-    /// The arrays of [`Self::Table`], with the index in memory in some 4.5 bytes for each block.
+pub enum Policy {
+    /// A cache of pages, and the index in some 4.5 bytes for each block; a checkpoint writes the
+    /// pages that changed.
     #[default]
     Compact,
+    /// Everything in memory, and a checkpoint writes all of it. Dmdedup's INRAM.
+    #[serde(rename = "inram")]
+    InRam,
+    /// A cache of pages, and a hash table on disk for the index. Dmdedup's DTB.
+    Dtb,
+    /// A cache of pages, and a copy-on-write B-tree on disk for the index. Dmdedup's CBT.
+    Cbt,
 }
 
-impl BackendKind {
-    /// The backends in the order of their bytes in a root.
-    pub const ALL: [Self; 5] = [Self::Log, Self::Ram, Self::Table, Self::BTree, Self::Compact];
+/// The form of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexForm {
+    /// It is in memory alone, computed from the records.
+    Memory,
+    /// A hash table on disk.
+    HashTable,
+    /// A B-tree on disk.
+    BTree,
+}
 
-    /// The layout of the metadata disk.
+impl Policy {
+    /// All policies.
+    pub const ALL: [Self; 4] = [Self::Compact, Self::InRam, Self::Dtb, Self::Cbt];
+
+    /// The form of the index.
     #[must_use]
-    pub const fn layout(self) -> Layout {
+    pub const fn index(self) -> IndexForm {
         match self {
-            Self::Log | Self::Ram => Layout::Pages,
-            Self::Table => Layout::Arrays,
-            Self::BTree => Layout::Trees,
-            Self::Compact => Layout::Records,
+            Self::Compact | Self::InRam => IndexForm::Memory,
+            Self::Dtb => IndexForm::HashTable,
+            Self::Cbt => IndexForm::BTree,
         }
     }
 
-    /// Returns whether the backend can keep maps with words of this form.
+    /// Returns whether everything is in memory, and written as an image by each checkpoint.
+    #[must_use]
+    pub const fn is_image(self) -> bool {
+        matches!(self, Self::InRam)
+    }
+
+    /// Returns whether PBNs may have more than 32 bits. An index on disk has no room for them.
     #[must_use]
     pub const fn has_words(self, words: WordForm) -> bool {
-        matches!((self, words), (Self::Compact, _) | (_, WordForm::Narrow))
+        matches!((self.index(), words), (IndexForm::Memory, _) | (_, WordForm::Narrow))
     }
 
     /// Decodes the byte on disk.
@@ -388,15 +404,24 @@ impl BackendKind {
         Self::ALL.into_iter().find(|kind| kind.byte() == byte)
     }
 
-    /// Encodes the byte on disk.
+    /// Encodes the byte on disk. Other bytes were those of earlier programs.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
-            Self::Log => 0,
-            Self::Ram => 1,
-            Self::Table => 2,
-            Self::BTree => 3,
+            Self::Dtb => 2,
             Self::Compact => 4,
+            Self::InRam => 5,
+            Self::Cbt => 6,
+        }
+    }
+
+    /// Names what has this byte on disk if this program cannot read it.
+    pub(crate) fn unknown(byte: u8) -> String {
+        match byte {
+            0 => "metadata of an earlier program (backend 'log')".into(),
+            1 => "metadata of an earlier program (backend 'ram')".into(),
+            3 => "metadata of an earlier program (backend 'btree')".into(),
+            _ => format!("metadata of the kind {byte}"),
         }
     }
 
@@ -404,33 +429,18 @@ impl BackendKind {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Log => "log",
-            Self::Ram => "ram",
-            Self::Table => "table",
-            Self::BTree => "btree",
             Self::Compact => "compact",
+            Self::InRam => "inram",
+            Self::Dtb => "dtb",
+            Self::Cbt => "cbt",
         }
     }
 
-    /// Returns the backend of this name.
+    /// Returns the policy of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
-}
-
-/// The layouts of the metadata disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// Pages of maps and records, all of which are read when the pool is opened. Counts and the
-    /// index are not stored.
-    Pages,
-    /// Arrays of pages and a hash table, read page by page when they are needed.
-    Arrays,
-    /// B-trees, read page by page when they are needed.
-    Trees,
-    /// Arrays of pages without an index, which is computed from the records.
-    Records,
 }
 
 /// The longest name of a volume in bytes.

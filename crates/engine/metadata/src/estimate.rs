@@ -4,10 +4,7 @@
 //! were filled.
 
 use crate::{IndexSampling, cached};
-use gemelo_format::{
-    BUCKET_ENTRIES, BackendKind, COPIES, CountAt, MAP_PAGE_ENTRIES, PAGE_BYTES, Part,
-    RECORD_PAGE_ENTRIES,
-};
+use gemelo_format::{BUCKET_ENTRIES, COPIES, CountAt, PAGE_BYTES, Part, Policy};
 use serde::Serialize;
 
 /// The size of a pool that is planned.
@@ -40,29 +37,14 @@ pub struct Needs {
     pub overwrite_page_writes: u32,
 }
 
-/// Tables of the index of `log`, and bytes of one of its buckets: a PBN and a byte of the hash.
-const LOG_SHARDS: u64 = 256;
-const LOG_BUCKET_BYTES: u64 = 5;
-/// Bytes of a leaf of a map of `log` in memory, beside its entries.
-const LOG_LEAF_BYTES: u64 = 128;
-/// Bytes of a PBN's record in memory: identity, count, and its share of the list of pages.
-const LOG_RECORD_BYTES: u64 = 21;
 /// Entries that a bucket page of `table` has on average.
 const MEAN_BUCKET_ENTRIES: u64 = BUCKET_ENTRIES as u64 / 2 + 1;
+/// The slots for each page where a checkpoint writes everything: those of this one and of the one
+/// before it.
+const SLOTS_OF_IMAGES: u64 = 2;
 /// The share of a B-tree's leaves that is in use after inserts in order, which fill them, and at
 /// random, which leave them between half and full, in hundredths.
 const LEAF_USE_PERCENT: u64 = 70;
-
-/// The capacity of a hash table for this many entries, of which it has an eighth more than it uses.
-const fn hash_buckets(entries: u64) -> u64 {
-    (entries * 8 / 7 + 1).next_power_of_two()
-}
-
-const fn log_memory_bytes(pool: &PlannedPool) -> u64 {
-    let leaves = pool.mapped_blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
-    let index = hash_buckets(pool.used_blocks / LOG_SHARDS) * LOG_SHARDS * LOG_BUCKET_BYTES;
-    leaves * (PAGE_BYTES as u64 + LOG_LEAF_BYTES) + pool.used_blocks * LOG_RECORD_BYTES + index
-}
 
 /// Pages of arrays of the map, the counts and the fingerprints, with their directories. Few blocks
 /// have so many references that their counts take more.
@@ -83,41 +65,40 @@ const fn with_directories(leaves: u64) -> u64 {
     leaves + leaves / 300 + 3
 }
 
-fn tree_pages(pool: &PlannedPool) -> u64 {
-    let leaves = |keys: u64, part: Part| {
-        let bytes = keys * (part.key_bytes() + part.value_bytes()) as u64;
-        (bytes * 100 / LEAF_USE_PERCENT).div_ceil(PAGE_BYTES as u64)
-    };
-    let leaves = leaves(pool.mapped_blocks, Part::Map)
-        + leaves(groups(pool.used_blocks), Part::Counts)
-        + leaves(pool.used_blocks, Part::Fingerprints)
-        + leaves(pool.used_blocks, Part::Index);
+/// Pages of a B-tree of index entries.
+fn tree_pages(entries: u64) -> u64 {
+    let bytes = entries * Part::Index.key_bytes() as u64;
+    let leaves = (bytes * 100 / LEAF_USE_PERCENT).div_ceil(PAGE_BYTES as u64);
     leaves + leaves / 100 + 4
 }
 
 /// Computes what the metadata of a pool need.
 #[must_use]
-pub fn estimate(backend: BackendKind, pool: &PlannedPool) -> Needs {
-    let (memory_bytes, pages, overwrite_page_reads, overwrite_page_writes) = match backend {
-        BackendKind::Log | BackendKind::Ram => {
-            let maps = pool.mapped_blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
-            let records = pool.used_blocks.div_ceil(RECORD_PAGE_ENTRIES as u64);
-            (log_memory_bytes(pool), with_directories(maps + records), 0, 1)
-        }
+pub fn estimate(policy: Policy, pool: &PlannedPool) -> Needs {
+    let (memory_bytes, pages, overwrite_page_reads, overwrite_page_writes) = match policy {
         // The page of the map, and the buckets of the new and the old fingerprint. The old
         // fingerprint is read as well. The counts of a TiB are in 64 MiB, which are cached.
-        BackendKind::Table | BackendKind::BTree => {
-            let pages = if backend == BackendKind::BTree {
-                tree_pages(pool)
+        Policy::Dtb | Policy::Cbt => {
+            let index = if policy == Policy::Cbt {
+                tree_pages(pool.used_blocks)
             } else {
-                array_pages(pool) + with_directories(pool.used_blocks / MEAN_BUCKET_ENTRIES + 1)
+                with_directories(pool.used_blocks / MEAN_BUCKET_ENTRIES + 1)
             };
+            let pages = array_pages(pool) + index;
             (pool.cache_bytes, pages, 4, 3)
         }
-        BackendKind::Compact => {
+        Policy::Compact => {
             let index =
                 cached::compact_index_bytes(pool.used_blocks, pool.data_blocks, pool.sampling);
             (pool.cache_bytes + index, array_pages(pool), 1, 1)
+        }
+        Policy::InRam => {
+            let index =
+                cached::compact_index_bytes(pool.used_blocks, pool.data_blocks, pool.sampling);
+            let pages = array_pages(pool);
+            // Slots that a checkpoint has left keep their pages in memory until they are taken.
+            let cached = pages * SLOTS_OF_IMAGES * PAGE_BYTES as u64;
+            (pool.cache_bytes + cached + index, pages, 0, 1)
         }
     };
     let disk_bytes = pages * (PAGE_BYTES * COPIES) as u64;

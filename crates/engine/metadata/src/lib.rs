@@ -2,8 +2,8 @@
 //!
 //! The journal is the engine's: it hands every [`gemelo_format::Change`] to the backend after it
 //! was appended, and again when it is replayed after a crash. A backend keeps the state, and at a
-//! checkpoint makes it durable. [`log`] keeps everything in memory; [`cached`] reads pages that are
-//! not in its cache. `docs/internals/add-a-backend.md` says how to add one.
+//! checkpoint makes it durable. There is one engine, [`cached`], which reads pages that are not in
+//! its cache. Its policies differ in their index, their memory, and what a checkpoint writes.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -11,7 +11,6 @@ mod cached;
 mod error;
 mod estimate;
 mod found_damage;
-mod log;
 mod registry;
 mod sampling;
 mod slots;
@@ -24,10 +23,9 @@ pub use cached::{HeldPages, MissingPages};
 pub use error::MetadataError;
 pub use estimate::{Needs, PlannedPool, estimate};
 pub use found_damage::FoundDamage;
-pub use registry::{BackendContext, LoadOptions, NewMetadata, about_backend, empty, load};
+pub use registry::{BackendContext, LoadOptions, NewMetadata, about_policy, empty, load};
 pub use sampling::IndexSampling;
-pub use slots::SlotSpace;
 pub use stats::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use traits::{
-    Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
+    Checkpoint, Index, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
 };

@@ -1,14 +1,13 @@
-//! The table of backends: how each is described to people and how it is made.
+//! The table of policies: how each is described to people, and how its metadata are made.
 
+use super::cached;
 use super::found_damage::FoundDamage;
 use super::sampling::IndexSampling;
-use super::slots::SlotSpace;
 use super::stats::Damage;
 use super::traits::MetadataBackend;
-use super::{cached, log};
 use crate::error::{MetadataError, Result};
 use gemelo_disk::Disk;
-use gemelo_format::{BackendKind, Root, Superblock};
+use gemelo_format::{Policy, Root, Superblock};
 use std::sync::Arc;
 
 /// The disk and the parameters of the pool whose metadata a backend keeps.
@@ -17,21 +16,18 @@ pub struct BackendContext<'h> {
     pub disk: Arc<dyn Disk>,
     /// The parameters of the pool.
     pub superblock: &'h Superblock,
-    /// The slots that backends have on the disk.
-    pub slots: SlotSpace,
-    /// The contents that an index in memory has, with the backend `compact`.
+    /// The contents that an index in memory has.
     pub sampling: IndexSampling,
     /// Where backends note damage that they find.
     pub damage: FoundDamage,
 }
 
 impl<'h> BackendContext<'h> {
-    /// Returns the context of the first backend that is made for a disk, whose index has every
-    /// content.
+    /// Returns the context of a backend whose index has every content.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, superblock: &'h Superblock) -> Self {
-        let (slots, sampling) = (SlotSpace::default(), IndexSampling::ALL);
-        Self { disk, superblock, slots, sampling, damage: FoundDamage::default() }
+        let damage = FoundDamage::default();
+        Self { disk, superblock, sampling: IndexSampling::ALL, damage }
     }
 
     /// Returns the context with this sample of contents in the index.
@@ -82,26 +78,25 @@ pub(crate) struct Registration {
     pub(crate) load: Load,
 }
 
-/// Returns the entry of a backend. A kind without an entry does not compile.
-const fn registration(kind: BackendKind) -> &'static Registration {
+/// Returns the entry of a policy. One without an entry does not compile.
+const fn registration(kind: Policy) -> &'static Registration {
     match kind {
-        BackendKind::Log => &log::LOG,
-        BackendKind::Ram => &log::RAM,
-        BackendKind::Table => &cached::TABLE,
-        BackendKind::BTree => &cached::BTREE,
-        BackendKind::Compact => &cached::COMPACT,
+        Policy::InRam => &cached::INRAM,
+        Policy::Dtb => &cached::DTB,
+        Policy::Cbt => &cached::CBT,
+        Policy::Compact => &cached::COMPACT,
     }
 }
 
-/// Describes a backend in one line, for the help of a command.
+/// Describes a policy in one line, for the help of a command.
 #[must_use]
-pub const fn about_backend(kind: BackendKind) -> &'static str {
+pub const fn about_policy(kind: Policy) -> &'static str {
     registration(kind).about
 }
 
 /// Makes the backend of an empty pool.
 pub fn empty(
-    kind: BackendKind,
+    kind: Policy,
     home: &BackendContext<'_>,
     new: NewMetadata,
 ) -> Box<dyn MetadataBackend> {
@@ -118,11 +113,11 @@ pub fn load(
     options: LoadOptions,
     damage: &mut Damage,
 ) -> Result<Box<dyn MetadataBackend>> {
-    if !root.backend.has_words(home.superblock.words) {
+    if !root.policy.has_words(home.superblock.words) {
         return Err(MetadataError::damaged(format!(
-            "a pool of 2^32 blocks or more cannot have the backend '{}'",
-            root.backend.name()
+            "a pool of 2^32 blocks or more cannot have the policy '{}'",
+            root.policy.name()
         )));
     }
-    (registration(root.backend).load)(home, root, options, damage)
+    (registration(root.policy).load)(home, root, options, damage)
 }

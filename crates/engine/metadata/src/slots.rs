@@ -1,71 +1,6 @@
 //! The slots of the metadata disk that are in use.
-//!
-//! While a pool moves to another backend, the pages of both lie on the disk. Each backend knows its
-//! own slots, and takes them from the space of all.
 
-use gemelo_base::locks::Mutex;
 use gemelo_format::Slot;
-use std::sync::Arc;
-
-/// The slots in use by all backends with pages on one disk.
-#[derive(Debug, Clone, Default)]
-pub struct SlotSpace(Arc<Mutex<SlotMap>>);
-
-impl SlotSpace {
-    /// Notes that the first slots have their space on the disk.
-    pub fn note_allocated(&self, slots: u64) {
-        self.0.lock().allocated = slots;
-    }
-}
-
-/// The slots of one backend. They are free again when it is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Slots {
-    space: SlotSpace,
-    own: SlotMap,
-}
-
-impl Slots {
-    pub(crate) fn of(space: &SlotSpace) -> Self {
-        Self { space: space.clone(), own: SlotMap::default() }
-    }
-
-    pub(crate) fn space(&self) -> SlotSpace {
-        self.space.clone()
-    }
-
-    /// Takes a free slot. Returns `None` if all slot numbers are in use.
-    pub(crate) fn take(&mut self) -> Option<Slot> {
-        let slot = self.space.0.lock().take()?;
-        assert!(self.own.claim(slot), "slot {} was free", slot.number());
-        Some(slot)
-    }
-
-    /// Marks a slot as used. Returns whether it was free.
-    pub(crate) fn claim(&mut self, slot: Slot) -> bool {
-        self.space.0.lock().claim(slot) && self.own.claim(slot)
-    }
-
-    pub(crate) fn release(&mut self, slot: Slot) {
-        self.own.release(slot);
-        self.space.0.lock().release(slot);
-    }
-
-    /// Begins a checkpoint.
-    pub(crate) fn rewind(&mut self) {
-        self.space.0.lock().rewind();
-    }
-
-    pub(crate) const fn in_use(&self) -> u64 {
-        self.own.in_use
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        self.space.0.lock().release_all(&self.own);
-    }
-}
 
 /// A bitmap of slots.
 ///
@@ -74,7 +9,7 @@ impl Drop for Slots {
 /// words first, as long as they are on the disk: many pages go into one write, and the slots that
 /// are left have time to become more.
 #[derive(Debug, Default)]
-pub(crate) struct SlotMap {
+pub(crate) struct Slots {
     /// A set bit is a slot in use; bit n of word w is slot 64·w + n + 1.
     words: Vec<u64>,
     in_use: u64,
@@ -89,10 +24,19 @@ pub(crate) struct SlotMap {
     cursor: usize,
 }
 
-impl SlotMap {
+impl Slots {
+    /// Notes that the first slots have their space on the disk.
+    pub(crate) const fn note_allocated(&mut self, slots: u64) {
+        self.allocated = slots;
+    }
+
+    pub(crate) const fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
     /// Begins a checkpoint. Its order is made when it takes its first slot, without the locks that
     /// others need now.
-    fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         (self.has_begun, self.cursor, self.turn) = (true, 0, 0);
         self.order.clear();
     }
@@ -141,7 +85,8 @@ impl SlotMap {
         word
     }
 
-    fn take(&mut self) -> Option<Slot> {
+    /// Takes a free slot. Returns `None` if all slot numbers are in use.
+    pub(crate) fn take(&mut self) -> Option<Slot> {
         let word = self.next_in_order().unwrap_or_else(|| self.next_of_all());
         let bits = self.words.get_mut(word)?;
         let bit = bits.trailing_ones();
@@ -171,7 +116,7 @@ impl SlotMap {
         self.words.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    fn release(&mut self, slot: Slot) {
+    pub(crate) fn release(&mut self, slot: Slot) {
         let (word, bit) = Self::place(slot);
         let bits = self.words.get_mut(word).filter(|bits| **bits & bit != 0);
         assert!(bits.is_some(), "slot {} is in use until it is released", slot.number());
@@ -179,13 +124,6 @@ impl SlotMap {
             *bits &= !bit;
             self.in_use -= 1;
         }
-    }
-
-    fn release_all(&mut self, others: &Self) {
-        for (word, released) in self.words.iter_mut().zip(&others.words) {
-            *word &= !released;
-        }
-        self.in_use -= others.in_use;
     }
 
     fn place(slot: Slot) -> (usize, u64) {
@@ -213,22 +151,6 @@ mod tests {
     }
 
     #[test]
-    fn backends_share_a_space_and_give_back_their_own_slots() {
-        let space = SlotSpace::default();
-        let (mut old, mut new) = (Slots::of(&space), Slots::of(&space));
-        for number in (1..100).step_by(2) {
-            assert_eq!(old.take().map(Slot::number), Some(number));
-            assert_eq!(new.take().map(Slot::number), Some(number + 1));
-        }
-        assert!(!new.claim(Slot::new(1).unwrap()), "the other backend has it");
-        drop(old);
-        assert_eq!((new.in_use(), space.0.lock().in_use), (50, 50));
-        new.rewind();
-        assert_eq!(new.take().map(Slot::number), Some(1));
-        assert_eq!(new.take().map(Slot::number), Some(3));
-    }
-
-    #[test]
     fn a_checkpoint_fills_the_emptiest_words_that_are_on_the_disk() {
         let mut slots = Slots::default();
         let take = |slots: &mut Slots, count| {
@@ -240,7 +162,7 @@ mod tests {
         };
         release(&mut slots, &mut [3, 70, 100].into_iter());
         release(&mut slots, &mut (129..=190));
-        slots.space().note_allocated(5 * 64 + 63);
+        slots.note_allocated(5 * 64 + 63);
         slots.rewind();
         assert_eq!(take(&mut slots, 64), (257..=320).collect::<Vec<_>>(), "a word without a page");
         assert_eq!(take(&mut slots, 62), (129..=190).collect::<Vec<_>>());

@@ -10,14 +10,11 @@ mod stale;
 mod writing;
 
 use crate::error::MetadataError;
-use crate::{
-    BackendContext, Checkpoint, Damage, Index, LoadOptions, Map, MetadataBackend, NewMetadata,
-    Repair, load,
-};
+use crate::{BackendContext, Damage, LoadOptions, NewMetadata, load};
 use gemelo_base::random::mix64;
 use gemelo_format::{
-    BackendKind, Birth, Change, Checksum, Compression, DedupMode, Fingerprint, FingerprintKind,
-    Lbn, MapEntry, Origin, Pbn, Root, Superblock, VolumeId, VolumeRecord, WordForm,
+    Birth, Change, Checksum, Compression, DedupMode, Fingerprint, FingerprintKind, Lbn, MapEntry,
+    Origin, Pbn, Policy, Root, Superblock, VolumeId, VolumeRecord, WordForm,
 };
 use pair::Pair;
 
@@ -66,7 +63,7 @@ fn checksum_of(pbn: u64) -> Checksum {
     Checksum(mix64(pbn) as u32 & WordForm::Wide.checksum_mask())
 }
 
-fn conform(kind: BackendKind) {
+fn conform(kind: Policy) {
     (0..2).for_each(|seed| conform_to(Pair::new(kind, seed)));
 }
 
@@ -82,8 +79,7 @@ fn conform_to(mut pair: Pair) {
         let at_freeze = pair.model.clone();
         // The totals of the root are those at the instant of the freeze.
         let root = pair.write();
-        let may_change_volumes = pair.backend.allows_volume_changes();
-        (0..1500).for_each(|_| pair.step(may_change_volumes));
+        (0..1500).for_each(|_| pair.step(true));
         match round % 3 {
             0 => {
                 pair.backend.abandon();
@@ -108,7 +104,7 @@ fn conform_to(mut pair: Pair) {
     }
 }
 
-gemelo_format::test_each_backend!(conforms_to_the_model, conform);
+gemelo_format::test_each_policy!(conforms_to_the_model, conform);
 
 #[test]
 fn compact_conforms_where_pbns_have_more_than_32_bits() {
@@ -122,7 +118,7 @@ fn compact_conforms_where_pbns_have_more_than_32_bits() {
 #[test]
 fn an_index_that_catches_up_while_changes_go_on_has_every_block_once() {
     for seed in 0..2 {
-        let mut pair = Pair::new(BackendKind::Compact, seed);
+        let mut pair = Pair::new(Policy::Compact, seed);
         pair.create(1);
         (0..30_000).for_each(|_| pair.step(false));
         pair.backend.freeze();
@@ -158,7 +154,7 @@ fn an_index_that_catches_up_while_changes_go_on_has_every_block_once() {
 /// The index is complete before, or becomes so while the checkpoint is written.
 #[test]
 fn an_index_has_a_block_that_a_checkpoint_without_it_was_given_up_for() {
-    for kind in BackendKind::ALL {
+    for kind in Policy::ALL {
         for (is_reloaded, is_merged) in [(false, true), (true, true), (true, false)] {
             let mut pair = Pair::new(kind, 1);
             pair.create(1);
@@ -195,24 +191,23 @@ fn an_index_has_a_block_that_a_checkpoint_without_it_was_given_up_for() {
 }
 
 #[test]
-fn a_wide_pool_has_the_backend_compact_and_no_other() {
+fn a_wide_pool_has_its_index_in_memory() {
     let mut pair = Pair::wide(1, 1);
     pair.backend.freeze();
     let root = pair.write();
     let home = BackendContext::new(pair.metadata(), &pair.superblock);
     let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
-    for backend in BackendKind::ALL {
-        let loaded =
-            load(&home, &Root { backend, ..root.clone() }, options, &mut Damage::default());
+    for policy in Policy::ALL {
+        let loaded = load(&home, &Root { policy, ..root.clone() }, options, &mut Damage::default());
         let why = loaded.err().map(|error| error.to_string());
-        assert_eq!(why.is_none(), backend == BackendKind::Compact);
-        assert!(why.is_none_or(|why| why.contains("2^32 blocks") && why.contains(backend.name())));
+        assert_eq!(why.is_none(), policy.has_words(WordForm::Wide));
+        assert!(why.is_none_or(|why| why.contains("2^32 blocks") && why.contains(policy.name())));
     }
 }
 
 #[test]
 fn what_does_not_fit_the_state_is_an_error() {
-    for kind in BackendKind::ALL {
+    for kind in Policy::ALL {
         let mut pair = Pair::new(kind, 1);
         pair.create(1);
         let (volume, missing, lbn) = (VolumeId(1), VolumeId(9), Lbn(0));

@@ -7,13 +7,11 @@
 //! read. A method without a [`Result`] answers from memory. Look-ups run at the same time as each
 //! other; changes run alone.
 
-use super::slots::SlotSpace;
 use super::stats::{Garbage, Pressure, Record, SlotNeed, Totals};
 use crate::cached::MissingPages;
 use crate::error::Result;
 use gemelo_format::{
-    BackendKind, Change, Fingerprint, Lbn, MapEntry, NodeRef, Pbn, SlotWrite, VolumeId,
-    VolumeRecord,
+    Change, Fingerprint, Lbn, MapEntry, NodeRef, Pbn, Policy, SlotWrite, VolumeId, VolumeRecord,
 };
 use std::collections::HashSet;
 use std::ops::Range;
@@ -99,28 +97,18 @@ pub trait Volumes {
     /// The most LBNs that the removal of a volume looks at.
     fn blocks_to_remove(&self, volume: VolumeId) -> u64;
 
-    /// Returns whether a clone adds a reference to each block of its source. It does not if it
-    /// shares the map of its source.
-    fn clones_add_references(&self) -> bool;
-
-    /// The most LBNs that one change may unmap or copy. The engine cuts larger volumes piece by
-    /// piece, and clones them so if a clone adds references. `None` if a change of a whole volume
-    /// is cheap and takes no memory.
-    fn piece_blocks(&self) -> Option<u64>;
+    /// The most LBNs that one change may unmap. The engine cuts larger volumes piece by piece.
+    fn piece_blocks(&self) -> u64;
 }
 
 /// Checkpoints: a checkpoint writes the state of one instant, so the journal before that instant is
 /// no longer needed.
 ///
-/// The order is `freeze`, `merge`, the pages of [`LocalPages`] if there are any, then `finish` once
-/// the root is durable, or `abandon` after a failure. After a failure while the root was written it
-/// is unknown which root is on the disk, so the checkpoint neither finishes nor is abandoned, and
-/// none follows it. Changes go on meanwhile, but volumes are
-/// created, removed or cloned between `freeze` and the end only if the backend allows it.
+/// The order is `freeze`, `merge`, `seal`, then `finish` once the root is durable, or `abandon`
+/// after a failure. After a failure while the root was written it is unknown which root is on the
+/// disk, so the checkpoint neither finishes nor is abandoned, and none follows it. Changes go on
+/// meanwhile.
 pub trait Checkpoint {
-    /// Returns whether volumes may be created, removed and cloned while a checkpoint is under way.
-    fn allows_volume_changes(&self) -> bool;
-
     /// Returns how urgently the backend needs a checkpoint.
     fn pressure(&self) -> Pressure;
 
@@ -147,26 +135,13 @@ pub trait Checkpoint {
     /// that it took. The next checkpoint writes the frozen changes too.
     fn abandon(&mut self);
 
-    /// The backend's pages on the metadata disk. `None` for a backend that keeps its metadata
-    /// elsewhere; its roots name no table.
-    fn local_pages(&self) -> Option<&dyn LocalPages>;
-
-    /// The same as [`Self::local_pages`], with write access.
-    fn local_pages_mut(&mut self) -> Option<&mut dyn LocalPages>;
-}
-
-/// Pages in slots of the metadata disk, and the table that names them.
-pub trait LocalPages {
-    /// The space of all slots of the disk.
-    fn space(&self) -> SlotSpace;
-
-    /// Slots in use, and those that the next checkpoint may take.
+    /// Slots of the metadata disk in use, and those that the next checkpoint may take.
     fn slots(&self) -> SlotNeed;
 
-    /// Adds at most `most` frozen pages to `writes`. Returns `true` if there are more.
-    fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool>;
+    /// Notes that the first slots have their space on the disk.
+    fn note_allocated(&self, slots: u64);
 
-    /// Adds the pages of the table after the last frozen page.
+    /// Adds the pages of the table that names the pages of the merge.
     fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed>;
 }
 
@@ -185,8 +160,8 @@ pub trait Repair {
 
 /// A store of the engine's metadata.
 pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + Sync {
-    /// The kind that the root of a checkpoint names.
-    fn kind(&self) -> BackendKind;
+    /// The policy that the root of a checkpoint names.
+    fn policy(&self) -> Policy;
 
     /// Checks that a change can be made on the present state. A change that passes fails only if
     /// metadata cannot be read meanwhile.
@@ -216,7 +191,7 @@ pub type Merge = Box<dyn FnOnce() -> Result<u64> + Send>;
 /// Pages to be written, each to both places of its slot.
 pub type PageWrites = Vec<SlotWrite>;
 
-/// The table that a checkpoint has written. A backend without pages has none.
+/// The table that a checkpoint has written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sealed {
     /// The table's first page.

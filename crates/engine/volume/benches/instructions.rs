@@ -1,10 +1,10 @@
-//! One kind of request on one metadata backend, to be counted in instructions.
+//! One kind of request on one metadata policy, to be counted in instructions.
 //!
 //! Usage: `instructions BACKEND LOAD REQUESTS [checkpoint]`; [`Load::ALL`] has the loads. The pool
 //! is made in the directory for temporary files, everything runs in one thread, and places and
 //! contents are the same in every run. The requests are made by the function [`measured`], so that
 //! `valgrind --tool=callgrind --toggle-collect='*measured*'` counts them alone; a checkpoint
-//! belongs to them if it is asked for. `benches/instructions.sh` does so for both backends and all
+//! belongs to them if it is asked for. `benches/instructions.sh` does so for both policies and all
 //! loads.
 
 #![allow(
@@ -17,7 +17,7 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::sync::Arc;
 
@@ -162,15 +162,15 @@ fn measured(pool: &Pool, volume: &Volume, load: &Load, requests: u64, ends_with_
 fn main() {
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let [backend, name, requests, rest @ ..] = arguments.as_slice() else {
+    let [policy, name, requests, rest @ ..] = arguments.as_slice() else {
         println!("usage: instructions BACKEND LOAD REQUESTS [checkpoint]");
         return;
     };
-    let backend = BackendKind::ALL.into_iter().find(|kind| kind.name() == backend).unwrap();
+    let policy = Policy::ALL.into_iter().find(|kind| kind.name() == policy).unwrap();
     let load = Load::ALL.into_iter().find(|load| load.name == name).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
-    let options = PoolOptions { capacity_bytes: CAPACITY_BYTES, backend, ..PoolOptions::default() };
+    let options = PoolOptions { capacity_bytes: CAPACITY_BYTES, policy, ..PoolOptions::default() };
     Pool::create(&path, &options).unwrap();
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::open(&path, tuning, Arc::new(SystemClock::new())).unwrap();

@@ -23,7 +23,7 @@ use gemelo_base::units::parse_size;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_disk::testing::synthesize;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::Pool;
 use growth::pool::{BLOCK, Bench, Contents, LOAD_THREADS, Spread, VOLUME, write};
 use growth::{Column, Options, Table, soak};
@@ -133,12 +133,12 @@ fn check_pool(bench: &Bench, column: &mut Column) {
     });
 }
 
-fn measure(directory: &Path, size: &str, backend: BackendKind, options: &Options) -> Column {
+fn measure(directory: &Path, size: &str, policy: Policy, options: &Options) -> Column {
     let bytes = parse_size(size).unwrap();
     let blocks = bytes / BLOCK as u64;
     let mut column = Column::new(size, bytes);
-    let path = directory.join(format!("{}-{size}", backend.name()));
-    let mut bench = Bench::new(path.clone(), blocks, backend, options);
+    let path = directory.join(format!("{}-{size}", policy.name()));
+    let mut bench = Bench::new(path.clone(), blocks, policy, options);
     let (pool, _) = bench.open();
     pool.create_volume(VOLUME, bytes, DedupMode::Inline).unwrap();
     column.rate("sequential unique writes", bench.fill(&pool));
@@ -170,20 +170,20 @@ fn main() {
     let argument = |at: usize| arguments.get(at).map(String::as_str);
     let directory = argument(0).map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let sizes = argument(1).unwrap_or("1g");
-    let backend = BackendKind::from_name(argument(2).unwrap_or("compact")).unwrap();
+    let policy = Policy::from_name(argument(2).unwrap_or("compact")).unwrap();
     let cache_mib = argument(3).map_or(256, |text| text.parse().unwrap());
     let load = Duration::from_secs(argument(4).map_or(10, |text| text.parse().unwrap()));
     let options = Options { cache_mib, load, volumes: 1 };
     if let Some(minutes) = argument(5) {
         let (size, minutes) = (parse_size(sizes).unwrap(), minutes.parse().unwrap());
-        let is_flat = soak::run(directory.path(), size, backend, &options, minutes);
+        let is_flat = soak::run(directory.path(), size, policy, &options, minutes);
         drop(directory);
         std::process::exit(i32::from(!is_flat));
     }
-    println!("{}, cache of {cache_mib} MiB", backend.name());
+    println!("{}, cache of {cache_mib} MiB", policy.name());
     let mut table = Table::default();
     for size in sizes.split(',') {
-        table.add(measure(directory.path(), size, backend, &options));
+        table.add(measure(directory.path(), size, policy, &options));
     }
     println!("{table}");
 }

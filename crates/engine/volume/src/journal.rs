@@ -212,7 +212,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemelo_format::{BackendKind, FingerprintKind};
+    use gemelo_format::{FingerprintKind, Policy};
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -234,7 +234,7 @@ mod tests {
             generation: 1,
             next_commit: 1,
             journal_offset: 0,
-            backend: BackendKind::Log,
+            policy: Policy::Compact,
             table: None,
             table_bytes: 0,
             data_blocks: 9,

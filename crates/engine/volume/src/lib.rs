@@ -27,12 +27,12 @@ pub use engine::{
     SnapshotSpace, VolumeLayout, VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};
-pub use gemelo_metadata::{CacheStats, IndexSampling, Needs, about_backend};
+pub use gemelo_metadata::{CacheStats, IndexSampling, Needs, about_policy};
 pub use load::{LoadStat, OperationKind, OperationStat, Traffic};
 pub use pool::{
-    ChosenBackend, DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool,
-    PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost,
-    RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary,
-    record_damage, repair, repair_outlook, repair_outlook_within, repair_within,
+    DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,
+    PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook,
+    RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary, record_damage, repair,
+    repair_outlook, repair_outlook_within, repair_within,
 };
 pub use volume::Volume;

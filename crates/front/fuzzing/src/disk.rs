@@ -4,7 +4,7 @@ use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::testing::MemoryDisk;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, repair_outlook};
 use std::sync::Arc;
@@ -28,14 +28,14 @@ pub(crate) fn tuning() -> Tuning {
 
 /// Makes a small pool and returns its data and metadata. It has volumes with shared and repeated
 /// blocks, a checkpoint, and a journal with later commits.
-pub(crate) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn small_pool(policy: Policy) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
     let (data, metadata) = (disk_of(Vec::new()), disk_of(Vec::new()));
     let disks = PoolDisks::new(data.clone(), metadata.clone());
     let options = PoolOptions {
         block_bytes: BLOCK_BYTES as u32,
         capacity_bytes: 300 * BLOCK_BYTES as u64,
         journal_bytes: Some(64 << 10),
-        backend,
+        policy,
         ..PoolOptions::default()
     };
     Pool::format(&disks, &options)?;

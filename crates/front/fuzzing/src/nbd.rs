@@ -4,7 +4,7 @@
 use crate::disk::{disk_of, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{Export, ExportTable};
-use gemelo_format::BackendKind;
+use gemelo_format::Policy;
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
 use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig};
 use gemelo_nbd::wire::{
@@ -78,7 +78,7 @@ static DIRECTORY: LazyLock<Option<PathBuf>> =
 static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 
 fn serve() -> anyhow::Result<PathBuf> {
-    let (data, metadata) = small_pool(BackendKind::Log)?;
+    let (data, metadata) = small_pool(Policy::Compact)?;
     let disks = PoolDisks::new(disk_of(data), disk_of(metadata));
     let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
     let exports = ExportTable::new();

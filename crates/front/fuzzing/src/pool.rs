@@ -6,8 +6,8 @@
 
 use crate::disk::{disk_of, small_pool, use_pool};
 use gemelo_format::{
-    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, CommitOrder, FingerprintKind,
-    NewCommit, PAGE_BYTES, Pbn, PoolSeed, Root, Slot, Superblock, Table, build_chain, build_commit,
+    COMMIT_HEADER_BYTES, Change, CommitHeader, CommitOrder, FingerprintKind, NewCommit, PAGE_BYTES,
+    Pbn, Policy, PoolSeed, Root, Slot, StoreTable, Superblock, build_chain, build_commit,
     find_roots, read_chain, read_superblock,
 };
 use std::sync::LazyLock;
@@ -23,7 +23,7 @@ struct Sample {
     superblock: Superblock,
     seed: PoolSeed,
     root: Root,
-    table: Table,
+    table: StoreTable,
     /// The payloads of the journal's commits.
     payloads: Vec<Vec<u8>>,
     /// Number of the next commit.
@@ -36,13 +36,13 @@ static SAMPLE: LazyLock<Option<Sample>> = LazyLock::new(|| Sample::make().ok());
 
 impl Sample {
     fn make() -> anyhow::Result<Self> {
-        let (data, metadata) = small_pool(BackendKind::Log)?;
+        let (data, metadata) = small_pool(Policy::Compact)?;
         let disk = disk_of(metadata.clone());
         let superblock = read_superblock(&*disk, &mut Vec::new())?;
         let seed = PoolSeed::of(&superblock);
         let root = find_roots(&*disk, &superblock, seed)?.newest;
         let chain = read_chain(&*disk, &superblock, &root, seed)?;
-        let table = Table::decode(&chain.stream).unwrap_or_default();
+        let table = StoreTable::decode(&chain.stream).unwrap_or_default();
         let next_commit = root.next_commit;
         let mut sample = Self {
             data,
@@ -122,11 +122,12 @@ impl Sample {
     fn with_pages(&self, patches: &[u8]) -> Vec<u8> {
         let mut metadata = self.metadata.clone();
         let mut table = self.table.clone();
+        let StoreTable { volumes, counts, many, fingerprints, index, .. } = &mut table;
+        let maps = volumes.iter_mut().map(|volume| &mut volume.map);
         let roots =
-            table.volumes.iter_mut().filter_map(|volume| volume.root.as_mut()?.page.as_mut());
-        let roots = roots.map(|(_, at)| (at.slot, &mut at.checksum));
-        let records = table.records.iter_mut().map(|page| (page.slot, &mut page.checksum));
-        let mut refs: Vec<(Slot, &mut u64)> = roots.chain(records).collect();
+            maps.chain([counts, many, fingerprints, index]).filter_map(|tree| tree.root.as_mut());
+        let mut refs: Vec<(Slot, &mut u64)> =
+            roots.map(|root| (root.slot, &mut root.checksum)).collect();
         let count = refs.len();
         for patch in patches.as_chunks::<PATCH_BYTES>().0 {
             let Some((slot, _)) = refs.get(usize::from(patch[0]) % count.max(1)) else { continue };
@@ -233,14 +234,14 @@ pub(crate) fn root(bytes: &[u8]) {
 
 /// Opens the pool with a changed table of volumes and their pages.
 pub(crate) fn table(bytes: &[u8]) {
-    if let Some(table) = Table::decode(bytes) {
-        let roots = table.volumes.iter().filter_map(|volume| volume.root?.page);
-        let mut slots =
-            roots.map(|(_, at)| at.slot).chain(table.records.iter().map(|page| page.slot));
-        let is_large = slots.any(|slot| u64::from(slot.number()) > LARGEST);
+    if let Some(table) = StoreTable::decode(bytes) {
+        let StoreTable { volumes, counts, many, fingerprints, index, .. } = &table;
+        let trees = volumes.iter().map(|volume| &volume.map);
+        let roots = trees.chain([counts, many, fingerprints, index]).filter_map(|tree| tree.root);
+        let is_large = roots.map(|root| root.slot).any(|slot| u64::from(slot.number()) > LARGEST);
         assert_eq!(
-            Table::decode(&table.encode()),
-            Some(table),
+            StoreTable::decode(&table.encode()).as_ref(),
+            Some(&table),
             "a decoded table must survive encoding"
         );
         if is_large {
@@ -276,14 +277,14 @@ pub(crate) fn changes(bytes: &[u8]) {
     }
 }
 
-/// Data and metadata of the small pool, for each backend.
+/// Data and metadata of the small pool, for each policy.
 static POOLS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
-    let backends = BackendKind::ALL;
-    backends.into_iter().filter_map(|backend| small_pool(backend).ok()).collect()
+    let policies = Policy::ALL;
+    policies.into_iter().filter_map(|policy| small_pool(policy).ok()).collect()
 });
 
 /// Opens a pool with bytes changed anywhere in its metadata, and checksums left as they are. The
-/// first byte selects the backend.
+/// first byte selects the policy.
 pub(crate) fn damage(bytes: &[u8]) {
     let (first, patches) = bytes.split_first().unwrap_or((&0, &[]));
     let Some((data, metadata)) = POOLS.get(usize::from(*first) % POOLS.len().max(1)) else {

@@ -12,7 +12,7 @@ use crate::scrub_thread;
 use crate::{open_files, patience, systemd, watch};
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
-use gemelo_format::BackendKind;
+use gemelo_format::IndexForm;
 use gemelo_place::{PoolPlace, Use};
 use gemelo_volume::{IndexSampling, Tuning};
 use std::net::SocketAddr;
@@ -244,11 +244,11 @@ fn open(
             "the pool is damaged and served read-only: stop, and repair it with `pool check --repair`",
         );
     }
-    let backend = pool.stat_of_pool()?.pool.backend;
-    if options.tuning.index_sampling != IndexSampling::ALL && backend != BackendKind::Compact {
+    let policy = pool.stat_of_pool()?.pool.policy;
+    if options.tuning.index_sampling != IndexSampling::ALL && policy.index() != IndexForm::Memory {
         monitor.warn(&format!(
-            "the backend {} has every content in its index: only compact can have a sample",
-            backend.name()
+            "the policy {} has every content in its index on disk: only one in memory can have a sample",
+            policy.name()
         ));
     }
     for name in &options.volumes {

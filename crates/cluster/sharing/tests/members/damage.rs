@@ -9,7 +9,7 @@ use crate::{RETRY_INTERVAL_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, DedupMode, Pbn};
+use gemelo_format::{DedupMode, Pbn, Policy};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_volume::{ScrubOptions, ScrubReport};
 
@@ -17,7 +17,7 @@ use gemelo_volume::{ScrubOptions, ScrubReport};
 fn pair(world: &World, client: &Client, compares: bool) -> (Member, Member) {
     domain::create(client, 2);
     let start = |number| {
-        member::format(client, MemberId(number), BackendKind::Log, 300);
+        member::format(client, MemberId(number), Policy::Compact, 300);
         Member::start(&world.client(), MemberId(number), compares).unwrap()
     };
     let (one, two) = (start(1), start(2));
@@ -100,7 +100,7 @@ fn a_content_whose_bytes_differ_is_not_borrowed() {
 fn three(world: &World, client: &Client) -> [Member; 3] {
     domain::create(client, 3);
     let start = |number| {
-        member::format(client, MemberId(number), BackendKind::Log, 300);
+        member::format(client, MemberId(number), Policy::Compact, 300);
         Member::start(&world.client(), MemberId(number), false).unwrap()
     };
     let members = [start(1), start(2), start(3)];

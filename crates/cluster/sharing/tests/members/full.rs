@@ -4,7 +4,7 @@ use crate::member::Member;
 use crate::together::{BLOCKS, expect, fill};
 use crate::{domain, member};
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_sharing::{LedgerClaims, SharingWorker};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn a_member_that_ends_after_a_failure_leaves_no_change_open() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     domain::create(&client, 2);
-    member::format(&client, MemberId(1), BackendKind::Log, 300);
+    member::format(&client, MemberId(1), Policy::Compact, 300);
     let member = Member::start(&client, MemberId(1), false).unwrap();
     fill(&member, "vm", DedupMode::Inline, 1..=BLOCKS);
     leave_changes_open(&world, &client, &member);

@@ -5,7 +5,7 @@ use crate::{BLOCK, TIMEOUT_NS, domain};
 use gemelo_base::{Clock, ManualClock};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_domain::{DomainError, MemberId};
-use gemelo_format::{BackendKind, Compression};
+use gemelo_format::{Compression, Policy};
 use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_objects::simulated::Client;
 use gemelo_sharing::{Sharing, SharingError, SharingOptions, SharingParts};
@@ -114,15 +114,15 @@ fn standing_clock() -> Arc<dyn Clock> {
 }
 
 /// Makes the empty pool of a member.
-pub(crate) fn format(client: &Client, member: MemberId, backend: BackendKind, blocks: u64) {
-    format_as(client, member, (backend, blocks), None);
+pub(crate) fn format(client: &Client, member: MemberId, policy: Policy, blocks: u64) {
+    format_as(client, member, (policy, blocks), None);
 }
 
 /// Does the same for a pool that may compress.
 pub(crate) fn format_as(
     client: &Client,
     member: MemberId,
-    (backend, blocks): (BackendKind, u64),
+    (policy, blocks): (Policy, u64),
     compression: Option<Compression>,
 ) {
     let options = PoolOptions {
@@ -130,7 +130,7 @@ pub(crate) fn format_as(
         capacity_bytes: blocks * BLOCK as u64,
         journal_bytes: Some(64 << 10),
         key: Some(domain::KEY),
-        backend,
+        policy,
         compression,
         ..PoolOptions::default()
     };

@@ -10,15 +10,15 @@ use gemelo_base::random::Random;
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode, Policy};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_volume::Volume;
 
-fn start<const N: usize>(world: &World, client: &Client, backend: BackendKind) -> [Member; N] {
+fn start<const N: usize>(world: &World, client: &Client, policy: Policy) -> [Member; N] {
     domain::create(client, N as u32);
     std::array::from_fn(|at| {
         let number = MemberId(at as u32 + 1);
-        member::format_as(client, number, (backend, 300), Some(Compression::Lz4));
+        member::format_as(client, number, (policy, 300), Some(Compression::Lz4));
         Member::start(&world.client(), number, false).unwrap()
     })
 }
@@ -45,10 +45,10 @@ fn store(member: &Member, volume: &Volume, lbn: u64, id: u64) {
 
 #[test]
 fn the_space_of_overwritten_contents_that_the_domain_knew_is_used_again() {
-    for (seed, backend) in (1..).zip(BackendKind::ALL) {
+    for (seed, policy) in (1..).zip(Policy::ALL) {
         let world = World::new(seed, Faults::NONE);
         let client = world.client();
-        let [one, two] = start(&world, &client, backend);
+        let [one, two] = start(&world, &client, policy);
         one.pool.create_volume("vm", LBNS * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = one.pool.volume("vm").unwrap();
         let mut ids: Vec<u64> = (1..=LBNS).collect();
@@ -72,7 +72,7 @@ fn the_space_of_overwritten_contents_that_the_domain_knew_is_used_again() {
         let (figures, moved) = (one.sharing.figures(), one.pool.stat().unwrap().activity);
         assert!(figures.withdrawn > 0 && moved.cleaner_moved_blocks > 0, "{figures:?} {moved:?}");
         for (lbn, id) in (0..).zip(&ids) {
-            assert_eq!(read(&volume, lbn).unwrap(), content(*id), "{backend:?}: block {lbn}");
+            assert_eq!(read(&volume, lbn).unwrap(), content(*id), "{policy:?}: block {lbn}");
         }
         expect(&two, "vm", 1..=COMMON);
         expect_clean(&client, &[&one, &two]);
@@ -99,7 +99,7 @@ fn lent(member: &Member) -> u64 {
 fn contents_that_the_domain_knew_are_compressed_again_unless_others_use_them() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let [one, two] = start(&world, &client, BackendKind::Table);
+    let [one, two] = start(&world, &client, Policy::Dtb);
     one.pool.create_volume("vm", LBNS * BLOCK as u64, DedupMode::Inline).unwrap();
     one.pool.set_compression("vm", Compression::Off).unwrap();
     let volume = one.pool.volume("vm").unwrap();

@@ -10,7 +10,7 @@ use crate::{BLOCK, damage as damages, domain, member};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, Compression, DedupMode, PackedPlace, Pbn};
+use gemelo_format::{Compression, DedupMode, PackedPlace, Pbn, Policy};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_store::block_number;
 use gemelo_volume::Tuning;
@@ -22,7 +22,7 @@ fn start<const N: usize>(world: &World, client: &Client) -> [Member; N] {
     domain::create(client, N as u32);
     let start = |at: usize| {
         let number = MemberId(at as u32 + 1);
-        let shape = (BackendKind::Table, 300);
+        let shape = (Policy::Dtb, 300);
         member::format_as(client, number, shape, Some(Compression::Lz4));
         Member::start(&world.client(), number, false).unwrap()
     };
@@ -226,7 +226,7 @@ fn borrowed_contents_are_cached_and_forgotten_when_their_numbers_get_others() {
     domain::create(&client, 2);
     let start = |number: u32, blocks: u64| {
         let (number, lz4) = (MemberId(number), Some(Compression::Lz4));
-        member::format_as(&client, number, (BackendKind::Table, blocks), lz4);
+        member::format_as(&client, number, (Policy::Dtb, blocks), lz4);
         let tuning = Tuning { content_cache_bytes: Some(64 << 10), ..member::tuning() };
         Member::start_with(&world.client(), number, (false, tuning)).unwrap()
     };

@@ -6,7 +6,7 @@ use crate::{BLOCK, domain, member};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode, Policy};
 use gemelo_objects::simulated::{Faults, World};
 use gemelo_sharing::SharingWorker;
 use gemelo_volume::Tuning;
@@ -67,7 +67,7 @@ fn share(compression: Option<Compression>) {
     domain::create(&client, 2);
     let start = |number| {
         // So few blocks that writers wait for those that are being released.
-        let shape = (BackendKind::Log, 190);
+        let shape = (Policy::Compact, 190);
         member::format_as(&client, MemberId(number), shape, compression);
         let tuning = Tuning { background: true, verify_reads: false, ..journal_data() };
         let member = Member::start_with(&client, MemberId(number), (number == 1, tuning)).unwrap();

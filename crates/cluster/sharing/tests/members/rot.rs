@@ -17,7 +17,7 @@ use crate::{BLOCK, RETRY_INTERVAL_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode, Policy};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_sharing::KeptBlock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,12 +73,12 @@ impl<'a> Run<'a> {
         let world = World::new(seed, Faults::NONE);
         let client = world.client();
         domain::create(&client, MEMBERS);
-        let backends = BackendKind::ALL;
+        let policies = Policy::ALL;
         let start = |number| {
-            let backend = backends[(seed as usize + number as usize) % backends.len()];
+            let policy = policies[(seed as usize + number as usize) % policies.len()];
             // Some compress, and share with others that do or do not.
             let compression = ((seed + u64::from(number)) % 2 == 1).then_some(Compression::Lz4);
-            member::format_as(&client, MemberId(number), (backend, 400), compression);
+            member::format_as(&client, MemberId(number), (policy, 400), compression);
             let member = Member::start(&world.client(), MemberId(number), false).unwrap();
             for (name, mode) in VOLUMES {
                 member.pool.create_volume(name, VOLUME_BLOCKS * BLOCK as u64, mode).unwrap();

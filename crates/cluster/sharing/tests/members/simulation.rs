@@ -1,7 +1,7 @@
 //! Four members under load on five hosts that die, stop beyond their lease, are cut off, fence each
 //! other and take members over, while calls and answers are lost and arrive late.
 //!
-//! `GEMELO_TEST_ROUNDS` sets the number of seeds of each backend, `GEMELO_TEST_SEED` the first one.
+//! `GEMELO_TEST_ROUNDS` sets the number of seeds of each policy, `GEMELO_TEST_SEED` the first one.
 
 use crate::member::{Failure, Member, content, flush, journal_data, read, trim, write};
 use crate::model::Contents;
@@ -11,7 +11,7 @@ use crate::{BLOCK, TIMEOUT_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_domain::{DomainError, MemberId};
-use gemelo_format::{BackendKind, Compression, DedupMode, PackedPlace, Pbn};
+use gemelo_format::{Compression, DedupMode, PackedPlace, Pbn, Policy};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{Locks, ObjectError};
 use gemelo_volume::{ScrubOptions, VolumeError};
@@ -23,7 +23,7 @@ const MEMBERS: u32 = 4;
 const HOSTS: usize = 5;
 /// Simulated time with faults.
 const FAULTS_UNTIL_NS: u64 = 400 * TIMEOUT_NS;
-/// Seeds of each backend that are tried unless another number is set.
+/// Seeds of each policy that are tried unless another number is set.
 const SEEDS: u64 = 12;
 /// Blocks of a member's pool, and of each of its volumes.
 const POOL_BLOCKS: u64 = 400;
@@ -68,15 +68,15 @@ fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-fn run_seeds(backend: BackendKind) {
+fn run_seeds(policy: Policy) {
     let first = variable("GEMELO_TEST_SEED").unwrap_or(0);
     let rounds = variable("GEMELO_TEST_ROUNDS").unwrap_or(SEEDS);
     let tally = Tally::default();
     for seed in first..first + rounds {
         let _repeat = Repeat::of(seed);
-        run(seed, backend, &tally);
+        run(seed, policy, &tally);
     }
-    eprintln!("{backend:?}: {rounds} seeds: {tally:?}");
+    eprintln!("{policy:?}: {rounds} seeds: {tally:?}");
     let Tally { published, borrowed, released, withdrawn, taken_over, fenced, .. } = &tally;
     let Tally { foreign_reads, flushes, verified, .. } = &tally;
     let counts = [published, borrowed, released, withdrawn, taken_over, fenced];
@@ -85,9 +85,9 @@ fn run_seeds(backend: BackendKind) {
     assert!(rounds < SEEDS || is_busy, "{tally:?}");
 }
 
-gemelo_format::test_each_backend!(what_was_flushed_is_read_back_and_nothing_leaks, run_seeds);
+gemelo_format::test_each_policy!(what_was_flushed_is_read_back_and_nothing_leaks, run_seeds);
 
-fn run(seed: u64, backend: BackendKind, tally: &Tally) {
+fn run(seed: u64, policy: Policy, tally: &Tally) {
     let world = World::new(seed, Faults::NONE);
     let admin = world.client();
     domain::create(&admin, MEMBERS);
@@ -95,7 +95,7 @@ fn run(seed: u64, backend: BackendKind, tally: &Tally) {
     for number in 1..=MEMBERS {
         // Some compress, and share with others that do or do not.
         let compression = ((seed + u64::from(number)) % 2 == 1).then_some(Compression::Lz4);
-        let shape = (backend, POOL_BLOCKS);
+        let shape = (policy, POOL_BLOCKS);
         member::format_as(&admin, MemberId(number), shape, compression);
         if is_aged {
             age(&world, &admin, MemberId(number));

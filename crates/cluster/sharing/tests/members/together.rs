@@ -6,7 +6,7 @@ use crate::simulation::check_from_outside;
 use crate::{domain, member};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode, Policy};
 use gemelo_objects::simulated::{Faults, World};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -29,13 +29,13 @@ pub(crate) fn expect(member: &Member, name: &str, ids: impl Iterator<Item = u64>
     (0..).zip(ids).for_each(|(lbn, id)| assert_eq!(read(&volume, lbn).unwrap(), content(id)));
 }
 
-fn two_members(compares: bool, backend: BackendKind, compressions: [Option<Compression>; 2]) {
+fn two_members(compares: bool, policy: Policy, compressions: [Option<Compression>; 2]) {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     domain::create(&client, 2);
     let start = |number: u32| {
         let compression = compressions[number as usize - 1];
-        member::format_as(&client, MemberId(number), (backend, 300), compression);
+        member::format_as(&client, MemberId(number), (policy, 300), compression);
         Member::start(&client, MemberId(number), compares).unwrap()
     };
     let (one, two) = (start(1), start(2));
@@ -72,18 +72,18 @@ fn two_members(compares: bool, backend: BackendKind, compressions: [Option<Compr
 
 #[test]
 fn members_store_equal_contents_once_and_free_them_in_the_end() {
-    for backend in BackendKind::ALL {
-        two_members(true, backend, [None, None]);
-        two_members(false, backend, [None, None]);
+    for policy in Policy::ALL {
+        two_members(true, policy, [None, None]);
+        two_members(false, policy, [None, None]);
     }
 }
 
 #[test]
 fn members_that_compress_share_with_each_other_and_with_others() {
     let (lz4, zstd) = (Some(Compression::Lz4), Some(Compression::Zstd(1)));
-    for (number, backend) in BackendKind::ALL.into_iter().enumerate() {
+    for (number, policy) in Policy::ALL.into_iter().enumerate() {
         for compressions in [[lz4, zstd], [lz4, None], [None, lz4]] {
-            two_members(number % 2 == 0, backend, compressions);
+            two_members(number % 2 == 0, policy, compressions);
         }
     }
 }
@@ -103,7 +103,7 @@ fn four_members_save_as_much_as_one_pool() {
     let client = world.client();
     domain::create(&client, 5);
     let start = |number| {
-        member::format(&client, MemberId(number), BackendKind::Log, 400);
+        member::format(&client, MemberId(number), Policy::Compact, 400);
         Member::start(&client, MemberId(number), false).unwrap()
     };
     // Images with equal blocks in themselves, in common with the others, and of their own.
@@ -136,7 +136,7 @@ fn figures_are_told_during_a_round() {
     let client = world.client();
     domain::create(&client, 2);
     let start = |number| {
-        member::format(&client, MemberId(number), BackendKind::Log, 300);
+        member::format(&client, MemberId(number), Policy::Compact, 300);
         Member::start(&client, MemberId(number), true).unwrap()
     };
     let (one, two) = (start(1), start(2));

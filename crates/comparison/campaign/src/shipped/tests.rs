@@ -192,7 +192,7 @@ fn a_plan_whose_targets_need_root_says_so() {
 
 /// A pool has a cache of contents as well, which the findings do not mean.
 #[test]
-fn the_caches_of_the_paper_about_backends_are_those_of_metadata() {
+fn the_caches_of_the_paper_about_policies_are_those_of_metadata() {
     let plan = plan("dmdedup-2014");
     let sizes = ["small", "middle", "full"].map(|size| format!("-{size}"));
     let cached =

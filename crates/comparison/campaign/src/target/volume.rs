@@ -30,7 +30,7 @@ const VOLUME: &str = "v";
 /// The options of the server hold for a volume in the process of the load as far as the pool keeps
 /// them.
 const POOL_OPTIONS: [&str; 12] = [
-    "backend",
+    "policy",
     "compression",
     "fingerprint",
     "block-size",

@@ -5,7 +5,7 @@ use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, MissingPages, Record, Repair, Totals, Volumes};
 use gemelo_format::{
-    BackendKind, Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord,
+    Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, Policy, VolumeId, VolumeRecord,
     counted_pbns,
 };
 use std::collections::HashSet;
@@ -166,12 +166,8 @@ impl<L: Layout> Volumes for CachedBackend<L> {
         self.blocks_of_removal(volume)
     }
 
-    fn clones_add_references(&self) -> bool {
-        !L::SHARES_MAPS
-    }
-
-    fn piece_blocks(&self) -> Option<u64> {
-        Some((self.max_delta_bytes / PIECE_SHARE).max(1))
+    fn piece_blocks(&self) -> u64 {
+        (self.max_delta_bytes / PIECE_SHARE).max(1)
     }
 }
 
@@ -193,8 +189,8 @@ impl<L: Layout> Repair for CachedBackend<L> {
 }
 
 impl<L: Layout> MetadataBackend for CachedBackend<L> {
-    fn kind(&self) -> BackendKind {
-        L::KIND
+    fn policy(&self) -> Policy {
+        self.policy
     }
 
     fn check_change(&self, change: &Change) -> Result<()> {
@@ -215,7 +211,10 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
     }
 
     fn settle(&mut self) -> Result<()> {
-        self.settle_all()
+        self.settle_all()?;
+        // The whole of an image is in memory when it is open, its index as well.
+        while self.policy.is_image() && self.catch_up_a_part()? {}
+        Ok(())
     }
 
     fn totals(&self) -> Totals {

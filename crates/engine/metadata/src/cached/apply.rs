@@ -8,7 +8,7 @@ use super::{CachedBackend, CachedVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
     Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId,
-    VolumeRecord, WordForm,
+    WordForm,
 };
 
 /// An LBN before a change.
@@ -55,24 +55,7 @@ impl<L: Layout> CachedBackend<L> {
             Change::Clone { source, volume, name, read_only, created_s } => {
                 let copy =
                     self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
-                if L::SHARES_MAPS {
-                    return self.share_map(*source, copy);
-                }
-                self.begin(copy)?;
-                self.copy(*source, *volume, Lbn(0), END)?;
-                self.volume_mut(*volume)?.record.is_hidden = false;
-                Ok(())
-            }
-            Change::Begin { .. } | Change::Copy { .. } | Change::Show { .. } if L::SHARES_MAPS => {
-                Err(MetadataError::damaged("the journal copies a map, which this pool shares"))
-            }
-            Change::Begin { source, volume, name, read_only, created_s } => {
-                let copy =
-                    self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
-                self.begin(copy)
-            }
-            Change::Copy { source, volume, first, count } => {
-                self.copy(*source, *volume, *first, Lbn(first.0.saturating_add(*count)))
+                self.share_map(*source, copy)
             }
             // It concerns the data store alone.
             Change::JournalData { .. } => Ok(()),
@@ -94,7 +77,6 @@ impl<L: Layout> CachedBackend<L> {
             | Change::SetMode { .. }
             | Change::SetCompression { .. }
             | Change::Hide { .. }
-            | Change::Show { .. }
             | Change::Shrink { .. } => self.describe(change),
         }
     }
@@ -110,7 +92,6 @@ impl<L: Layout> CachedBackend<L> {
                 self.volume_mut(*volume)?.record.compression = *compression;
             }
             Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
-            Change::Show { volume } => self.volume_mut(*volume)?.record.is_hidden = false,
             Change::Shrink { volume, size_bytes } => {
                 self.check_size(*size_bytes)?;
                 self.volume_mut(*volume)?.record.size_bytes = *size_bytes;
@@ -181,23 +162,6 @@ impl<L: Layout> CachedBackend<L> {
         for lbn in first.0..first.0.saturating_add(count).min(blocks) {
             self.set_word((id, Lbn(lbn)), WordForm::DAMAGED, freed)?;
         }
-        Ok(())
-    }
-
-    fn add_reference(&mut self, pbn: u64) -> Result<()> {
-        if !self.is_counting {
-            return Ok(());
-        }
-        let count = self.count(pbn)?;
-        if count == 0 {
-            return Err(MetadataError::damaged(format!(
-                "a change shares block {pbn}, but nothing refers to it"
-            )));
-        }
-        self.active
-            .counts
-            .insert(pbn, count.checked_add(1).ok_or(MetadataError::TooManyReferences)?);
-        self.active.read_counts.add(pbn, count);
         Ok(())
     }
 
@@ -286,25 +250,12 @@ impl<L: Layout> CachedBackend<L> {
 
     fn unmap(&mut self, id: VolumeId, first: Lbn, end: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
         self.volume(id)?;
-        if L::SHARES_MAPS {
-            return self.cut(id, first.0..end.0, freed);
-        }
-        let mut next = first;
-        while let Some(lbn) = self.next_word(id, next, end)? {
-            self.set_word((id, lbn), 0, freed)?;
-            next = Lbn(lbn.0 + 1);
-        }
-        Ok(())
+        self.cut(id, first.0..end.0, freed)
     }
 
     fn remove(&mut self, id: VolumeId, freed: &mut Vec<Pbn>) -> Result<()> {
-        // A volume that was cleared before maps nothing, but its layer has a word for each cleared
-        // LBN. Walking them all would free nothing.
-        let is_mapped = self.volume(id)?.mapped > 0;
         self.volume_mut(id)?.record.is_hidden = true;
-        if L::SHARES_MAPS || is_mapped {
-            self.unmap(id, Lbn(0), END, freed)?;
-        }
+        self.unmap(id, Lbn(0), END, freed)?;
         self.quit_family(id)?;
         if let Some(mut volume) = self.volumes.remove(&id) {
             self.references = self.references.saturating_sub(volume.stored);
@@ -321,25 +272,6 @@ impl<L: Layout> CachedBackend<L> {
         }
         self.volumes.insert(id, volume);
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
-        Ok(())
-    }
-
-    /// Adds a hidden volume. Its map is copied into it afterwards, piece by piece.
-    fn begin(&mut self, record: VolumeRecord) -> Result<()> {
-        let record = VolumeRecord { is_hidden: true, ..record };
-        self.insert_volume(CachedVolume::new(record, MapState::default()))
-    }
-
-    fn copy(&mut self, source: VolumeId, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {
-        let mut next = first;
-        while let Some(lbn) = self.next_word(source, next, end)? {
-            let word = self.word(source, lbn)?;
-            if let Some(pbn) = self.words.pbn(word) {
-                self.add_reference(pbn.number())?;
-            }
-            self.set_word((id, lbn), word, &mut Vec::new())?;
-            next = Lbn(lbn.0 + 1);
-        }
         Ok(())
     }
 }

@@ -1,20 +1,19 @@
-//! The layout `btree`: copy-on-write B-trees. A checkpoint writes each changed node once, with all
-//! changes to it.
+//! The layout `btree`: arrays, and a copy-on-write B-tree for the index. A checkpoint writes each
+//! changed node once, with all changes to it.
 
 use super::cache::Width;
-use super::layer::{Layer, Position};
 use super::layout::{
     IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag,
 };
 use super::pages::Pages;
+use super::table::TableLayout;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{BackendKind, MAX_LEVELS, Node, NodeRef, Page, Part, Slot, Tree, index_entry};
-use std::collections::HashMap;
+use gemelo_format::{MAX_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// The layout of copy-on-write B-trees.
+/// The layout of arrays and a B-tree.
 pub(crate) struct BTreeLayout;
 
 /// A key with its value, or the first key below a child node with the child's address.
@@ -230,20 +229,10 @@ fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, part: Part, level: u8) -> 
 impl Layout for BTreeLayout {
     type Index = StoredIndex;
 
-    const KIND: BackendKind = BackendKind::BTree;
-    const SHARES_MAPS: bool = false;
-
-    fn merge_map(
-        pages: &Pages,
-        tree: &Tree,
-        layer: &Layer,
-        _made: &mut HashMap<Position, Slot>,
-    ) -> Result<Tree> {
-        let mut words = layer.words.iter().map(|(lbn, word)| (*lbn, u128::from(*word)));
-        Self::merge(pages, tree, Part::Map, &mut words)
-    }
-
     fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
+        if part != Part::Index {
+            return TableLayout::leaf_at(pages, tree, part, key);
+        }
         let mut keys = 0..u64::MAX;
         let Some(mut at) = tree.root else { return Ok(LeafAt { keys, at: None }) };
         for level in (1..=tree.height).rev() {
@@ -263,10 +252,16 @@ impl Layout for BTreeLayout {
     }
 
     fn check_leaf(pages: &Pages, leaf: Arc<Page>, at: NodeRef, part: Part) -> Result<Arc<Page>> {
-        check(pages, leaf, at, part, 0)
+        match part {
+            Part::Index => check(pages, leaf, at, part, 0),
+            _ => TableLayout::check_leaf(pages, leaf, at, part),
+        }
     }
 
     fn value(leaf: &Page, part: Part, key: u64) -> u128 {
+        if part != Part::Index {
+            return TableLayout::value(leaf, part, key);
+        }
         let Some(leaf) = Node::of(leaf, part, 0) else { return 0 };
         let place = leaf.keys_below(key);
         if place < leaf.len() && leaf.key(place) == key { leaf.value(place) } else { 0 }
@@ -279,6 +274,9 @@ impl Layout for BTreeLayout {
         from: u64,
         visitor: &mut dyn Visitor,
     ) -> Result<()> {
+        if part != Part::Index {
+            return TableLayout::walk(pages, tree, part, from, visitor);
+        }
         if let Some(root) = tree.root {
             let _ = Walk { pages, part, from, visitor }.node(root, tree.height, (0, u64::MAX))?;
         }
@@ -291,6 +289,9 @@ impl Layout for BTreeLayout {
         part: Part,
         edits: &mut dyn Iterator<Item = (u64, u128)>,
     ) -> Result<Tree> {
+        if part != Part::Index {
+            return TableLayout::merge(pages, tree, part, edits);
+        }
         let mut edits = edits.peekable();
         if edits.peek().is_none() {
             return Ok(*tree);

@@ -4,11 +4,9 @@
 use super::delta::SpareDelta;
 use super::layout::{IndexState, Layout};
 use super::map::MapState;
-use super::{CachedBackend, Delta, Fresh, Frozen, merge};
+use super::{CachedBackend, Delta, Fresh, Frozen, image, merge};
 use crate::error::Result;
-use crate::{
-    Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, Sealed, SlotNeed, SlotSpace,
-};
+use crate::{Checkpoint, Garbage, Merge, PageWrites, Pressure, Sealed, SlotNeed};
 use std::sync::Arc;
 
 /// A delta adds at most one leaf for this many entries, because a half-full leaf of the largest
@@ -45,10 +43,6 @@ impl Drop for Spent {
 }
 
 impl<L: Layout> Checkpoint for CachedBackend<L> {
-    fn allows_volume_changes(&self) -> bool {
-        true
-    }
-
     fn pressure(&self) -> Pressure {
         match self.active.bytes() + self.fresh.bytes() {
             bytes if bytes >= self.max_delta_bytes => Pressure::Full,
@@ -82,6 +76,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             pbn_end: self.pbn_end(),
             physical: self.physical,
             lost: self.lost.iter().map(|(part, keys)| (*part, keys.start)).collect(),
+            is_image: self.policy.is_image(),
         }));
     }
 
@@ -104,7 +99,11 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         if let Some(merged) = &merged {
             self.parents.name_pages(&merged.made);
             let maps = self.volumes.values_mut().map(|volume| &mut volume.map);
-            maps.chain(&mut self.removed).for_each(|map| map.rebase(&merged.layers));
+            for map in maps.chain(&mut self.removed) {
+                map.rebase(&merged.layers);
+                image::follow(&mut map.base, &merged.moved);
+            }
+            self.parents.follow(&merged.moved);
             self.version = merged.version.clone();
             self.lost = Vec::new();
         }
@@ -133,18 +132,8 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         self.pages.abandon();
     }
 
-    fn local_pages(&self) -> Option<&dyn LocalPages> {
-        Some(self)
-    }
-
-    fn local_pages_mut(&mut self) -> Option<&mut dyn LocalPages> {
-        Some(self)
-    }
-}
-
-impl<L: Layout> LocalPages for CachedBackend<L> {
-    fn space(&self) -> SlotSpace {
-        self.pages.space()
+    fn note_allocated(&self, slots: u64) {
+        self.pages.note_allocated(slots);
     }
 
     fn slots(&self) -> SlotNeed {
@@ -164,11 +153,9 @@ impl<L: Layout> LocalPages for CachedBackend<L> {
             + cuts * CUT_PAGES
             + PATH_PAGES * trees * u64::from(is_changed);
         let table = self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1;
-        SlotNeed { in_use, next: leaves + above + table }
-    }
-
-    fn gather(&mut self, _most: usize, _writes: &mut PageWrites) -> Result<bool> {
-        Ok(false)
+        let changed = leaves + above;
+        let image = if self.policy.is_image() { in_use + changed } else { 0 };
+        SlotNeed { in_use, next: changed + image + table }
     }
 
     fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed> {

@@ -336,9 +336,6 @@ impl<L: Layout> CachedBackend<L> {
         other: VolumeId,
         from: Lbn,
     ) -> Result<Option<Lbn>> {
-        if !L::SHARES_MAPS {
-            return Ok(None);
-        }
         let mut trio = Trio::of(self.spot(id)?, [self.spot(other)?; 2], self.words);
         let leaf = from.0 / LEAF_LBNS;
         if !trio.at.leaves().contains(&leaf) {

@@ -3,12 +3,10 @@
 
 use super::cache::Width;
 use super::compact::MemoryIndex;
-use super::layer::{Layer, Position};
 use super::pages::Pages;
 use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree, index_entry};
-use std::collections::HashMap;
+use gemelo_format::{NodeRef, Page, Part, Tree, index_entry};
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -238,21 +236,6 @@ pub(crate) trait Visitor {
 pub(crate) trait Layout: Send + Sync + 'static {
     /// The index of a state of the metadata.
     type Index: IndexState;
-
-    /// The backend with this layout.
-    const KIND: BackendKind;
-
-    /// `true` if the maps of volumes share pages.
-    const SHARES_MAPS: bool;
-
-    /// Returns the map after the changes of a layer, and adds the slots of the new pages, if maps
-    /// share pages.
-    fn merge_map(
-        pages: &Pages,
-        tree: &Tree,
-        layer: &Layer,
-        made: &mut HashMap<Position, Slot>,
-    ) -> Result<Tree>;
 
     /// Returns the place of a key's leaf, if it is stored, and the range of keys of that leaf.
     fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt>;

@@ -7,19 +7,20 @@ use super::layout::{IndexState, Layout, StoredIndex, Visitor};
 use super::map::{MapState, NodeKey};
 use super::pages::Pages;
 use super::parents::Parents;
-use super::{CachedBackend, CachedVolume, Version};
+use super::{CachedBackend, CachedVolume, Version, image};
 use crate::error::{MetadataError, Result};
-use crate::slots::SlotMap;
+use crate::slots::Slots;
 use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
 use gemelo_base::locks::Mutex;
 use gemelo_base::units::format_counted;
 use gemelo_format::{NodeRef, Part, PoolSeed, Root, Slot, StoreTable, Tree, read_chain};
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// The pages of maps, some of which share them.
 #[derive(Default)]
 pub(super) struct MapPages {
-    slots: SlotMap,
+    slots: Slots,
     pub(super) parents: Parents,
 }
 
@@ -86,7 +87,7 @@ impl Visitor for Claim<'_> {
     }
 }
 
-pub(super) fn claim(pages: &Pages, slot: Slot) -> Result<()> {
+fn claim(pages: &Pages, slot: Slot) -> Result<()> {
     if pages.claim(slot) {
         return Ok(());
     }
@@ -111,7 +112,8 @@ impl<L: Layout> CachedBackend<L> {
         let table = StoreTable::decode(&chain.stream)
             .ok_or_else(|| MetadataError::damaged("the checkpoint's table is malformed"))?;
         let (data_blocks, next_volume) = (root.data_blocks, root.next_volume);
-        let mut backend = Self::new(home, NewMetadata { data_blocks, next_volume, cache_bytes });
+        let mut backend =
+            Self::new(root.policy, home, NewMetadata { data_blocks, next_volume, cache_bytes });
         for slot in &chain.slots {
             claim(&backend.pages, *slot)?;
         }
@@ -170,7 +172,7 @@ impl<L: Layout> CachedBackend<L> {
         let pages = &self.pages;
         let mut maps = MapPages::default();
         let mut claim = |tree: &Tree, part: Part, what: &str| {
-            let maps = (part == Part::Map && L::SHARES_MAPS).then_some(&mut maps);
+            let maps = (part == Part::Map).then_some(&mut maps);
             let mut claim = Claim::new(pages, maps, false);
             L::walk(pages, tree, part, 0, &mut claim)?;
             let lost = claim.lost.iter().map(|_| format!("a part of {what}"));
@@ -185,6 +187,13 @@ impl<L: Layout> CachedBackend<L> {
         claim(&table.fingerprints, Part::Fingerprints, "the fingerprints")?;
         claim(&table.index, Part::Index, "the index")?;
         self.parents = maps.parents;
+        if self.policy.is_image() {
+            let mut seen = HashSet::new();
+            let maps = table.volumes.iter().map(|volume| &volume.map);
+            for tree in maps.chain([&table.counts, &table.many, &table.fingerprints]) {
+                image::read_all(pages, tree, &mut seen)?;
+            }
+        }
         self.take_version(table)
     }
 

@@ -2,9 +2,11 @@
 //! It holds no lock that writers need.
 
 use super::counts::{CountEdits, StoredCounts};
+use super::image::{self, Moved};
 use super::layer::LayerId;
-use super::layout::{Cursor, IndexEdit, IndexState, Layout, Retire};
+use super::layout::{Cursor, IndexEdit, IndexState, Layout};
 use super::map::MapState;
+use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use super::parents::Made;
 use super::stale::{FreedEntries, sweep};
@@ -24,6 +26,8 @@ pub(super) struct Merged<I> {
     /// The maps with each layer, and the pages that were made of it.
     pub(super) layers: HashMap<LayerId, Tree>,
     pub(super) made: Made,
+    /// The pages that were written anew although nothing has changed there.
+    pub(super) moved: Moved,
 }
 
 /// Makes pages of maps and their layers. A layer that maps share is merged once.
@@ -34,14 +38,14 @@ struct MergeMaps<'p> {
 }
 
 impl MergeMaps<'_> {
-    fn merge<L: Layout>(&mut self, map: &MapState) -> Result<Tree> {
+    fn merge(&mut self, map: &MapState) -> Result<Tree> {
         let mut tree = map.base;
         for layer in &map.sealed {
             tree = match self.layers.get(&layer.id) {
                 Some(known) => *known,
                 None => {
                     let made = self.made.entry(layer.id).or_default();
-                    let merged = L::merge_map(self.pages, &tree, layer, made)?;
+                    let merged = merge_layer(self.pages, &tree, layer, made)?;
                     self.layers.insert(layer.id, merged);
                     merged
                 }
@@ -51,13 +55,10 @@ impl MergeMaps<'_> {
     }
 
     /// Retires the pages that only the map of a removed volume has.
-    fn remove<L: Layout>(&mut self, map: &MapState) -> Result<()> {
-        if L::SHARES_MAPS {
-            let left = self.merge::<L>(map)?;
-            assert!(left.root.is_none(), "a volume that is removed maps nothing");
-            return Ok(());
-        }
-        L::walk(self.pages, &map.base, Part::Map, 0, &mut Retire(self.pages))
+    fn remove(&mut self, map: &MapState) -> Result<()> {
+        let left = self.merge(map)?;
+        assert!(left.root.is_none(), "a volume that is removed maps nothing");
+        Ok(())
     }
 }
 
@@ -69,12 +70,12 @@ pub(super) fn merge<L: Layout>(
     // The maps need nothing of the counts and records, nor these of the maps.
     let of_records = || merge_records::<L>(pages, before, frozen);
     let ((of_volumes, maps), version) = if frozen.delta.entries() < MIN_DIVIDED {
-        (merge_maps::<L>(pages, frozen)?, of_records()?)
+        (merge_maps(pages, frozen)?, of_records()?)
     } else {
         pages.write_beside(|| {
             std::thread::scope(|scope| {
                 let beside = std::thread::Builder::new().spawn_scoped(scope, of_records);
-                let maps = merge_maps::<L>(pages, frozen)?;
+                let maps = merge_maps(pages, frozen)?;
                 let version = match beside {
                     Ok(beside) => {
                         beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -85,20 +86,25 @@ pub(super) fn merge<L: Layout>(
             })
         })?
     };
-    Ok(Merged { version, maps: of_volumes, layers: maps.layers, made: maps.made })
+    let MergeMaps { layers, made, .. } = maps;
+    let mut merged = Merged { version, maps: of_volumes, layers, made, moved: Moved::new() };
+    if frozen.is_image {
+        image::write_all(pages, &mut merged)?;
+    }
+    Ok(merged)
 }
 
 /// Makes pages of the maps of all volumes.
-fn merge_maps<'p, L: Layout>(
+fn merge_maps<'p>(
     pages: &'p Pages,
     frozen: &Frozen,
 ) -> Result<(BTreeMap<VolumeId, Tree>, MergeMaps<'p>)> {
     let mut maps = MergeMaps { pages, layers: HashMap::new(), made: Made::new() };
     let mut of_volumes = BTreeMap::new();
     for (id, volume) in &frozen.volumes {
-        of_volumes.insert(*id, maps.merge::<L>(&volume.map)?);
+        of_volumes.insert(*id, maps.merge(&volume.map)?);
     }
-    frozen.removed.iter().try_for_each(|map| maps.remove::<L>(map))?;
+    frozen.removed.iter().try_for_each(|map| maps.remove(map))?;
     Ok((of_volumes, maps))
 }
 

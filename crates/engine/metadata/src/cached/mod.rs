@@ -1,4 +1,4 @@
-//! The backends `table`, `btree` and `compact`: metadata on disk, behind a cache of a fixed size.
+//! The engine of all metadata: pages on disk, behind a cache of a fixed size.
 //!
 //! Changes gather in memory: those of counts and identities in a delta, those of a volume's map in
 //! a layer. A checkpoint freezes both, and new ones begin to fill. The checkpoint merges them into
@@ -6,8 +6,8 @@
 //! look-up asks what is in memory, the newest first, and then the pages. The pages on disk are
 //! exactly the state of the last checkpoint.
 //!
-//! The maps of `table` and `compact` share pages and layers ([`sharing`]), and volumes that were
-//! cloned from one another share references ([`family`]).
+//! Maps share pages and layers ([`sharing`]), and volumes that were cloned from one another share
+//! references ([`family`]).
 
 mod answers;
 mod apply;
@@ -26,6 +26,7 @@ mod family;
 mod filter;
 mod find;
 mod held;
+mod image;
 mod layer;
 mod layout;
 mod load;
@@ -56,8 +57,8 @@ use delta::{Delta, SpareDelta};
 use family::Place;
 use gemelo_base::locks::Mutex;
 use gemelo_format::{
-    Identity, Lbn, Part, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree, VolumeId,
-    VolumeRecord, WordForm,
+    Identity, Lbn, Part, Policy, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree,
+    VolumeId, VolumeRecord, WordForm,
 };
 pub use held::{HeldPages, MissingPages};
 use layer::LayerId;
@@ -74,28 +75,37 @@ use std::ops::Range;
 use std::sync::Arc;
 use table::TableLayout;
 
-/// The backend `table`.
-pub(super) const TABLE: Registration = Registration {
+/// The policy `dtb`.
+pub(super) const DTB: Registration = Registration {
     about: "Arrays and a hash table on disk, with a cache",
-    empty: |home, new| Box::new(CachedBackend::<TableLayout>::new(home, new)),
+    empty: |home, new| Box::new(CachedBackend::<TableLayout>::new(Policy::Dtb, home, new)),
     load: |home, root, options, damage| {
         Ok(Box::new(CachedBackend::<TableLayout>::load(home, root, options, damage)?))
     },
 };
 
-/// The backend `btree`.
-pub(super) const BTREE: Registration = Registration {
-    about: "Copy-on-write B-trees on disk, with a cache",
-    empty: |home, new| Box::new(CachedBackend::<BTreeLayout>::new(home, new)),
+/// The policy `cbt`.
+pub(super) const CBT: Registration = Registration {
+    about: "Arrays and a copy-on-write B-tree on disk, with a cache",
+    empty: |home, new| Box::new(CachedBackend::<BTreeLayout>::new(Policy::Cbt, home, new)),
     load: |home, root, options, damage| {
         Ok(Box::new(CachedBackend::<BTreeLayout>::load(home, root, options, damage)?))
     },
 };
 
-/// The backend `compact`.
+/// The policy `compact`.
 pub(super) const COMPACT: Registration = Registration {
     about: "Arrays on disk, with a cache, and an index of 5 bytes a block in memory",
-    empty: |home, new| Box::new(CachedBackend::<CompactLayout>::new(home, new)),
+    empty: |home, new| Box::new(CachedBackend::<CompactLayout>::new(Policy::Compact, home, new)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(CachedBackend::<CompactLayout>::load(home, root, options, damage)?))
+    },
+};
+
+/// The policy `inram`.
+pub(super) const INRAM: Registration = Registration {
+    about: "Everything in memory; a checkpoint writes all of it",
+    empty: |home, new| Box::new(CachedBackend::<CompactLayout>::new(Policy::InRam, home, new)),
     load: |home, root, options, damage| {
         Ok(Box::new(CachedBackend::<CompactLayout>::load(home, root, options, damage)?))
     },
@@ -206,10 +216,13 @@ struct Frozen {
     physical: u64,
     /// A key of each lost page, for trees that are no maps.
     lost: Vec<(Part, u64)>,
+    /// `true` if all pages are written.
+    is_image: bool,
 }
 
 /// A backend that keeps its metadata on disk in the layout `L`.
 pub(super) struct CachedBackend<L: Layout> {
+    policy: Policy,
     block_bytes: u64,
     data_blocks: u64,
     store: StoreKind,
@@ -257,13 +270,15 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// Makes the backend of an empty pool.
-    fn new(home: &BackendContext<'_>, new: NewMetadata) -> Self {
+    fn new(policy: Policy, home: &BackendContext<'_>, new: NewMetadata) -> Self {
         let NewMetadata { data_blocks, next_volume, cache_bytes } = new;
         let cache_bytes = cache_bytes.max(MIN_CACHE_BYTES);
+        let page_bytes = if policy.is_image() { u64::MAX } else { cache_bytes / CACHE_SHARE };
         let (superblock, sampling) = (home.superblock, home.sampling);
         let seed = PoolSeed::of(superblock);
         let pbn_end = superblock.store.pbn_end(data_blocks);
         Self {
+            policy,
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
             store: superblock.store,
@@ -281,7 +296,7 @@ impl<L: Layout> CachedBackend<L> {
             frozen: None,
             version: Version::empty(L::Index::empty(pbn_end, sampling)),
             merged: Arc::default(),
-            pages: Arc::new(Pages::new(home, seed, cache_bytes / CACHE_SHARE)),
+            pages: Arc::new(Pages::new(home, seed, page_bytes)),
             table: Vec::new(),
             sealed: None,
             max_delta_bytes: cache_bytes / DELTA_SHARE,

@@ -4,7 +4,7 @@
 use super::cache::{Cache, Width};
 use super::held;
 use crate::error::{MetadataError, Result};
-use crate::slots::{SlotSpace, Slots};
+use crate::slots::Slots;
 use crate::{BackendContext, FoundDamage};
 use gemelo_base::locks::Mutex;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
@@ -78,7 +78,7 @@ impl Pages {
             regions: home.superblock.regions(),
             seed,
             cache: Cache::new(cache_bytes),
-            slots: Mutex::new(Slots::of(&home.slots)),
+            slots: Mutex::default(),
             changes: Mutex::default(),
             writer: Mutex::default(),
             damage: home.damage.clone(),
@@ -92,8 +92,9 @@ impl Pages {
         &self.cache
     }
 
-    pub(super) fn space(&self) -> SlotSpace {
-        self.slots.lock().space()
+    /// Notes that the first slots have their space on the disk.
+    pub(super) fn note_allocated(&self, slots: u64) {
+        self.slots.lock().note_allocated(slots);
     }
 
     pub(super) fn in_use(&self) -> u64 {
@@ -295,6 +296,11 @@ impl Pages {
     pub(super) fn begin(&self) {
         self.slots.lock().rewind();
         self.changes.lock().written = 0;
+    }
+
+    /// The slots that the checkpoint has taken so far.
+    pub(super) fn taken(&self) -> HashSet<Slot> {
+        self.changes.lock().taken.iter().copied().collect()
     }
 
     fn take(&self) -> Result<Slot> {

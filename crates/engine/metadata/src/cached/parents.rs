@@ -1,6 +1,7 @@
 //! The nodes of maps that have several parents: other nodes, or volumes. The counts are not on
 //! disk. An opening counts them while it looks at the pages.
 
+use super::image::Moved;
 use super::layer::{LayerId, Position};
 use super::map::NodeKey;
 use super::parted::PartedTable;
@@ -114,6 +115,20 @@ impl Parents {
             }
             false
         });
+    }
+
+    /// Renames pages that were written anew.
+    pub(super) fn follow(&mut self, moved: &Moved) {
+        if moved.is_empty() {
+            return;
+        }
+        let new = |(slot, count): &(Slot, u32)| Some((moved.get(slot)?.slot, *count));
+        let renamed: Vec<(Slot, u32)> = self.pages.0.iter().filter_map(new).collect();
+        self.pages.0.retain(|(slot, _)| !moved.contains_key(slot));
+        for (slot, count) in renamed {
+            assert!(self.pages.get(slot) == 0, "a new page has no parents yet");
+            self.pages.add(slot, count);
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {

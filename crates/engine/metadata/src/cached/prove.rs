@@ -7,7 +7,7 @@ use super::map::{MapNode, MapView, NodeKey};
 use crate::Index;
 use crate::error::Result;
 use gemelo_base::SparseBits;
-use gemelo_format::{Lbn, Pbn, VolumeId};
+use gemelo_format::{Pbn, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -149,14 +149,9 @@ impl<L: Layout> CachedBackend<L> {
         known: &mut HashMap<NodeKey, KnownNode>,
         keeps: &dyn Fn(NodeKey) -> bool,
     ) -> Result<(u64, u64)> {
-        if L::SHARES_MAPS {
-            let view = self.view(&self.volume(id)?.map);
-            let tally = view.root().map(|root| count_node(view, &root, known, keeps));
-            return Ok(tally.transpose()?.unwrap_or_default());
-        }
-        let mut stored = 0;
-        let mapped = self.each_word(id, &mut |_| stored += 1)?;
-        Ok((mapped, stored))
+        let view = self.view(&self.volume(id)?.map);
+        let tally = view.root().map(|root| count_node(view, &root, known, keeps));
+        Ok(tally.transpose()?.unwrap_or_default())
     }
 
     /// Compares the counts of PBNs with the references to them.
@@ -178,26 +173,9 @@ impl<L: Layout> CachedBackend<L> {
     /// Calls `visit` with the block of each reference.
     fn each_reference(&self, visit: &mut dyn FnMut(u64)) -> Result<()> {
         for id in self.volumes.keys() {
-            if L::SHARES_MAPS {
-                self.each_beside(*id, visit)?;
-            } else {
-                self.each_word(*id, visit)?;
-            }
+            self.each_beside(*id, visit)?;
         }
         Ok(())
-    }
-
-    /// Calls `visit` with the block of each LBN of a volume. Returns the number of mapped LBNs.
-    fn each_word(&self, id: VolumeId, visit: &mut dyn FnMut(u64)) -> Result<u64> {
-        let (mut mapped, mut next) = (0, Lbn(0));
-        while let Some(lbn) = self.next_word(id, next, Lbn(u64::MAX))? {
-            next = Lbn(lbn.0 + 1);
-            mapped += 1;
-            if let Some(pbn) = self.words.pbn(self.word(id, lbn)?) {
-                visit(pbn.number());
-            }
-        }
-        Ok(mapped)
     }
 
     /// Calls `visit` with the blocks of a volume that differ from those of the volume before it.

@@ -1,17 +1,13 @@
 //! Salvages a damaged pool: keeps what can be read, marks what cannot, and counts the references
 //! anew.
 //!
-//! The arrays of `table` and `compact` stay where they are. A page that cannot be read counts as an
-//! empty one until the next checkpoint has replaced it, and its LBNs are marked as damaged in the
-//! layers of the volumes. So memory is needed for what is lost or changes. A B-tree without some of
-//! its pages is none, so `btree` copies everything into its delta and layers. An index on disk is
-//! computed from the records, which are written anew with it.
+//! The arrays stay where they are. A page that cannot be read counts as an empty one until the next
+//! checkpoint has replaced it, and its LBNs are marked as damaged in the layers of the volumes. So
+//! memory is needed for what is lost or changes. An index on disk is computed from the records,
+//! which are written anew with it.
 
-use super::family::Place;
 use super::layout::{IndexState, Layout, Retire, Values, Visitor};
-use super::load::{Claim, MapPages, claim};
-use super::map::MapState;
-use super::pages::Pages;
+use super::load::{Claim, MapPages};
 use super::{CachedBackend, DELTA_SHARE};
 use crate::Damage;
 use crate::error::{MetadataError, Result};
@@ -53,31 +49,6 @@ impl Visitor for LostKeys<'_> {
     }
 }
 
-/// Collects every value that can be read, and retires the pages that hold them.
-struct CopyAll<'c> {
-    pages: &'c Pages,
-    values: Vec<(u64, u128)>,
-    lost: Vec<Range<u64>>,
-}
-
-impl Visitor for CopyAll<'_> {
-    fn node(&mut self, at: NodeRef) -> Result<bool> {
-        claim(self.pages, at.slot)?;
-        self.pages.retire(at.slot);
-        Ok(true)
-    }
-
-    fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
-        self.values.push((key, value));
-        ControlFlow::Continue(())
-    }
-
-    fn lost(&mut self, keys: Range<u64>, _error: MetadataError) -> Result<()> {
-        self.lost.push(keys);
-        Ok(())
-    }
-}
-
 /// The trees of a table that are no maps, with their names for people.
 fn trees(table: &StoreTable) -> [(&Tree, Part, &'static str); 4] {
     [
@@ -92,14 +63,7 @@ impl<L: Layout> CachedBackend<L> {
     /// Reads the state that is left. The counts are right after [`Self::settle_all`].
     pub(super) fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
         self.is_counting = false;
-        match L::SHARES_MAPS {
-            true => self.keep_pages(table, damage),
-            false => self.copy_pages(table, damage),
-        }
-    }
-
-    /// Reads both copies of all pages, and has those that are lost replaced.
-    fn keep_pages(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        // Both copies of all pages are read, and those that are lost are replaced.
         let pages = Arc::clone(&self.pages);
         pages.begin_salvage();
         let (mut maps, mut lost) = (MapPages::default(), HashSet::new());
@@ -131,37 +95,6 @@ impl<L: Layout> CachedBackend<L> {
         self.take_version(table)?;
         for (id, keys) in lost_lbns {
             keys.into_iter().try_for_each(|lbns| self.mark_lost(id, lbns, damage))?;
-        }
-        Ok(())
-    }
-
-    /// Copies the whole state into the delta and layers.
-    fn copy_pages(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
-        let pages = Arc::clone(&self.pages);
-        let read = |tree: &Tree, part: Part| {
-            let mut all = CopyAll { pages: &pages, values: Vec::new(), lost: Vec::new() };
-            L::walk(&pages, tree, part, 0, &mut all)?;
-            Ok::<_, MetadataError>((all.values, all.lost))
-        };
-        for volume in &table.volumes {
-            let (values, lost) = read(&volume.map, Part::Map)?;
-            let id = volume.record.id;
-            let anew = self.volume_mut(id)?;
-            (anew.map, anew.place) = (MapState::default(), Place::default());
-            for (lbn, word) in values {
-                self.put_in_layer(id, Lbn(lbn), word as u64)?;
-            }
-            lost.into_iter().try_for_each(|lbns| self.mark_lost(id, lbns, damage))?;
-        }
-        for (tree, part, what) in trees(table) {
-            let (values, lost) = read(tree, part)?;
-            damage.harmless.extend(lost.iter().map(|_| format!("a part of the {what}")));
-            if part == Part::Fingerprints {
-                self.lost.extend(lost.into_iter().map(|keys| (part, keys)));
-                for (pbn, bits) in values {
-                    self.active.set_identity(pbn, Identity::from_bytes(bits.to_le_bytes()));
-                }
-            }
         }
         Ok(())
     }

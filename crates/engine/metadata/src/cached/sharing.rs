@@ -55,7 +55,7 @@ impl<L: Layout> CachedBackend<L> {
     /// Returns whether the numbers of a volume's LBNs follow its map. Those of a volume that is
     /// being removed stay until its end, so that nodes which other maps have need not be read.
     pub(super) const fn is_counted(volume: &CachedVolume) -> bool {
-        !L::SHARES_MAPS || !volume.record.is_hidden
+        !volume.record.is_hidden
     }
 
     /// Returns whether a neighbour of the volume has the same entry of this LBN.
@@ -349,19 +349,17 @@ impl<L: Layout> CachedBackend<L> {
         let volume = self.volume(id)?;
         let (is_hidden, left) = (volume.record.is_hidden, volume.place.left);
         let next = Lbn(from.0.saturating_add(most).min(end.0));
-        if L::SHARES_MAPS {
-            let parting = if is_hidden { Parting::Leave } else { Parting::Unmap };
-            let untouched = match from.0 < left {
-                true => Some(Lbn(left)),
-                false => self.end_of_untouched(id, from, parting)?,
-            };
-            if let Some(after) = untouched {
-                return Ok(after.min(end));
-            }
-            if is_hidden {
-                // The end of the piece was found by reading it.
-                return Ok(end);
-            }
+        let parting = if is_hidden { Parting::Leave } else { Parting::Unmap };
+        let untouched = match from.0 < left {
+            true => Some(Lbn(left)),
+            false => self.end_of_untouched(id, from, parting)?,
+        };
+        if let Some(after) = untouched {
+            return Ok(after.min(end));
+        }
+        if is_hidden {
+            // The end of the piece was found by reading it.
+            return Ok(end);
         }
         let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
         let mut places = Vec::with_capacity(lbns.len());
@@ -375,9 +373,9 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn end_of_piece(&self, id: VolumeId, from: Lbn, most: u64) -> Lbn {
         let plain = from.0.saturating_add(most);
         let whole = plain / LEAF_LBNS * LEAF_LBNS;
-        let plain = Lbn(if L::SHARES_MAPS && whole > from.0 { whole } else { plain });
+        let plain = Lbn(if whole > from.0 { whole } else { plain });
         let Ok(volume) = self.volume(id) else { return plain };
-        if !L::SHARES_MAPS || !volume.record.is_hidden {
+        if !volume.record.is_hidden {
             return plain;
         }
         match self.end_of_leave(id, from.0.max(volume.place.left), most) {
@@ -395,7 +393,7 @@ impl<L: Layout> CachedBackend<L> {
         from: Lbn,
         most: u64,
     ) -> Result<Option<Range<Lbn>>> {
-        if L::SHARES_MAPS && self.volume(id)?.record.is_hidden {
+        if self.volume(id)?.record.is_hidden {
             let end = self.end_of_piece(id, from, most);
             return Ok((end < Lbn(u64::MAX)).then_some(from..end));
         }

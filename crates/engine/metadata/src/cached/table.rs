@@ -4,18 +4,15 @@
 //! full. Entries that fit in neither are not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
-use super::layer::{Layer, Position};
 use super::layout::{
     IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag,
 };
-use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    BUCKET_ENTRIES, BackendKind, NodeRef, Page, Part, Slot, Tree, array_value, bucket_entries,
-    bucket_of, bucket_page, index_entry, set_array_value,
+    BUCKET_ENTRIES, NodeRef, Page, Part, Tree, array_value, bucket_entries, bucket_of, bucket_page,
+    index_entry, set_array_value,
 };
-use std::collections::HashMap;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -179,18 +176,6 @@ fn read_leaf(
 
 impl Layout for TableLayout {
     type Index = StoredIndex;
-
-    const KIND: BackendKind = BackendKind::Table;
-    const SHARES_MAPS: bool = true;
-
-    fn merge_map(
-        pages: &Pages,
-        tree: &Tree,
-        layer: &Layer,
-        made: &mut HashMap<Position, Slot>,
-    ) -> Result<Tree> {
-        merge_layer(pages, tree, layer, made)
-    }
 
     fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
         let entries = part.array_entries() as u64;

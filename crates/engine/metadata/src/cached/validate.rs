@@ -23,16 +23,11 @@ impl<L: Layout> CachedBackend<L> {
                 let end = Lbn(first.0.saturating_add(*count));
                 if *count > 1 { self.read_ahead_of(*volume, *first, end) } else { Ok(()) }
             }
-            Change::Remove { volume } => match self.volume(*volume)?.mapped {
-                _ if L::SHARES_MAPS => self.read_ahead_of_cut(*volume, 0..END.0, true),
-                0 => Ok(()),
-                _ => self.read_ahead_of(*volume, Lbn(0), END),
-            },
+            Change::Remove { volume } => self.read_ahead_of_cut(*volume, 0..END.0, true),
             Change::Rename { volume, .. }
             | Change::SetMode { volume, .. }
             | Change::SetCompression { volume, .. }
             | Change::Hide { volume }
-            | Change::Show { volume }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
             Change::Resize { volume, size_bytes } => {
                 self.check_size(*size_bytes)?;
@@ -49,19 +44,7 @@ impl<L: Layout> CachedBackend<L> {
             }
             Change::Clone { source, volume, .. } => {
                 self.volume(*source)?;
-                self.check_unused(*volume)?;
-                if L::SHARES_MAPS { Ok(()) } else { self.read_ahead_of(*source, Lbn(0), END) }
-            }
-            Change::Begin { source, volume, .. } => {
-                self.volume(*source)?;
                 self.check_unused(*volume)
-            }
-            Change::Copy { source, volume, first, count } => {
-                self.volume(*volume)?;
-                self.volume(*source)?;
-                let end = Lbn(first.0.saturating_add(*count));
-                self.read_ahead_of(*source, *first, end)?;
-                self.read_ahead_of(*volume, *first, end)
             }
             Change::JournalData { .. } | Change::Grow { .. } => Ok(()),
         }
@@ -70,15 +53,7 @@ impl<L: Layout> CachedBackend<L> {
     /// Reads everything that a change of these LBNs needs. A page that cannot be read then refuses
     /// the change as a whole, and does not leave it half made.
     fn read_ahead_of(&self, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {
-        if L::SHARES_MAPS {
-            return self.read_ahead_of_cut(id, first.0..end.0, false);
-        }
-        let mut next = first;
-        while let Some(lbn) = self.next_word(id, next, end)? {
-            self.before((id, lbn), None)?;
-            next = Lbn(lbn.0 + 1);
-        }
-        Ok(())
+        self.read_ahead_of_cut(id, first.0..end.0, false)
     }
 
     /// Reads what the first changes of each LBN in the journal need, in lists. A page that cannot

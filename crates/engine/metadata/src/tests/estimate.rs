@@ -2,11 +2,9 @@
 
 use super::pair::Pair;
 use super::{DATA_BLOCKS, checksum_of};
-use crate::{Checkpoint, Index, IndexSampling, Map, MetadataBackend, Needs, PlannedPool, estimate};
+use crate::{IndexSampling, Needs, PlannedPool, estimate};
 use gemelo_base::random::{Random, mix64};
-use gemelo_format::{
-    BackendKind, COPIES, Change, Fingerprint, Layout, Lbn, PAGE_BYTES, Pbn, VolumeId,
-};
+use gemelo_format::{COPIES, Change, Fingerprint, Lbn, PAGE_BYTES, Pbn, Policy, VolumeId};
 
 const USED_BLOCKS: u64 = 180_000;
 const VOLUME: VolumeId = VolumeId(1);
@@ -26,7 +24,7 @@ fn store(lbn: u64, pbn: u64) -> Change {
 }
 
 /// A backend with a volume of unique contents, just opened.
-fn filled(backend: BackendKind) -> Pair {
+fn filled(backend: Policy) -> Pair {
     let mut pair = Pair::new(backend, 1);
     pair.create(VOLUME.0);
     let mut root = None;
@@ -43,7 +41,7 @@ fn filled(backend: BackendKind) -> Pair {
     pair
 }
 
-fn needs(backend: BackendKind, sampling: IndexSampling) -> Needs {
+fn needs(backend: Policy, sampling: IndexSampling) -> Needs {
     let pool = PlannedPool {
         data_blocks: DATA_BLOCKS,
         used_blocks: USED_BLOCKS,
@@ -62,30 +60,19 @@ fn assert_near(what: &str, real: u64, estimated: u64) {
 
 #[test]
 fn a_filled_backend_needs_what_was_estimated() {
-    for backend in BackendKind::ALL {
+    for backend in Policy::ALL {
         let (pair, needs) = (filled(backend), needs(backend, IndexSampling::ALL));
         while pair.backend.catch_up().unwrap() {}
         let totals = pair.backend.totals();
         let disk_bytes = totals.pages * (PAGE_BYTES * COPIES) as u64;
         assert_near(&format!("{backend:?}: disk"), disk_bytes, needs.disk_bytes);
-        match backend.layout() {
-            Layout::Pages => {
-                assert_near(
-                    &format!("{backend:?}: memory"),
-                    totals.memory_bytes,
-                    needs.memory_bytes,
-                );
-            }
-            Layout::Arrays | Layout::Trees | Layout::Records => {
-                assert!(totals.memory_bytes <= needs.memory_bytes, "{backend:?}: {totals:?}");
-            }
-        }
+        assert!(totals.memory_bytes <= needs.memory_bytes, "{backend:?}: {totals:?}");
     }
 }
 
 #[test]
 fn an_overwrite_reads_and_writes_as_many_pages_as_estimated() {
-    for backend in [BackendKind::Table, BackendKind::Compact] {
+    for backend in [Policy::Dtb, Policy::Compact] {
         let (mut pair, mut random) = (filled(backend), Random::new(3));
         let needs = needs(backend, IndexSampling::ALL);
         let before = pair.backend.totals().cache.misses;

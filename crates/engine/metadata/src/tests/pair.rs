@@ -2,14 +2,13 @@
 
 use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
 use crate::{
-    BackendContext, Checkpoint, Damage, Index, IndexSampling, LoadOptions, Map, MetadataBackend,
-    NewMetadata, PageWrites, Repair, Sealed, Volumes, empty, load,
+    BackendContext, Damage, IndexSampling, LoadOptions, MetadataBackend, NewMetadata, PageWrites,
+    Sealed, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
-    BackendKind, Change, Fingerprint, Layout, Lbn, MapEntry, Pbn, Root, Superblock, VolumeId,
-    WordForm,
+    Change, Fingerprint, Lbn, MapEntry, Pbn, Policy, Root, Superblock, VolumeId, WordForm,
 };
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +18,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub(super) struct Model {
     maps: BTreeMap<u32, BTreeMap<u64, u64>>,
-    /// The volumes of each family in their order, for backends that count a run of equal entries
-    /// once.
+    /// The volumes of each family in their order: a run of equal entries is counted once.
     families: Vec<Vec<u32>>,
     fingerprints: BTreeMap<u64, Fingerprint>,
 }
@@ -78,7 +76,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(kind: BackendKind, seed: u64) -> Self {
+    pub(super) fn new(kind: Policy, seed: u64) -> Self {
         Self::of((kind, seed), superblock(), NEW, 1)
     }
 
@@ -86,11 +84,11 @@ impl Pair {
     pub(super) fn wide(seed: u64, first_pbn: u64) -> Self {
         let superblock = Superblock { words: WordForm::Wide, ..superblock() };
         let new = NewMetadata { data_blocks: WordForm::Wide.end(), ..NEW };
-        Self::of((BackendKind::Compact, seed), superblock, new, first_pbn)
+        Self::of((Policy::Compact, seed), superblock, new, first_pbn)
     }
 
     fn of(
-        (kind, seed): (BackendKind, u64),
+        (kind, seed): (Policy, u64),
         superblock: Superblock,
         new: NewMetadata,
         first_pbn: u64,
@@ -183,11 +181,6 @@ impl Pair {
             return;
         };
         self.share_block(id, lbn, pbn);
-    }
-
-    /// Gives a volume the entry that another one has at an LBN.
-    pub(super) fn share_from(&mut self, other: u32, id: u32, lbn: u64) {
-        self.share_block(id, lbn, self.model.maps[&other][&lbn]);
     }
 
     fn share_block(&mut self, id: u32, lbn: u64, pbn: u64) {
@@ -339,9 +332,7 @@ impl Pair {
             merge().unwrap();
         }
         let mut writes = PageWrites::new();
-        let pages = self.backend.local_pages_mut().unwrap();
-        while pages.gather(64, &mut writes).unwrap() {}
-        let Sealed { table, table_bytes } = pages.seal(&mut writes).unwrap();
+        let Sealed { table, table_bytes } = self.backend.seal(&mut writes).unwrap();
         for (slot, page) in writes {
             for offset in self.superblock.regions().slot(slot) {
                 self.disks.metadata.write_at(offset, page.as_slice()).unwrap();
@@ -352,7 +343,7 @@ impl Pair {
             generation: self.generation + 1,
             next_commit: 1,
             journal_offset: 0,
-            backend: self.backend.kind(),
+            policy: self.backend.policy(),
             table,
             table_bytes,
             data_blocks: totals.data_blocks,
@@ -421,15 +412,8 @@ impl Pair {
         self.backend.find(&wanted, &mut found).unwrap();
         for ((pbn, record), found) in pbns.iter().zip(&records).zip(found) {
             let fingerprint = self.model.fingerprints[&pbn.number()];
-            let right = references[&pbn.number()];
-            // A page that volumes share holds one reference, in the backends in memory.
-            let expected = match self.backend.kind().layout() {
-                Layout::Trees => right..=right,
-                Layout::Pages => 1..=right,
-                Layout::Arrays | Layout::Records => runs[&pbn.number()]..=runs[&pbn.number()],
-            };
             assert_eq!(record.fingerprint, fingerprint);
-            assert!(expected.contains(&record.references), "{record:?} has {expected:?}");
+            assert_eq!(record.references, runs[&pbn.number()], "{record:?}");
             let same = found.map(|pbn| self.model.fingerprints[&pbn.number()]);
             // If a content is stored twice, the index may lose it with the first block that is
             // freed.

@@ -3,14 +3,12 @@
 use super::pair::Pair;
 use super::{checksum_of, record};
 use crate::error::Result;
-use crate::{
-    BackendContext, Checkpoint, HeldPages, Index, Map, MetadataBackend, Repair,
-};
+use crate::{HeldPages, MetadataBackend};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::{
-    BackendKind, COUNT_PAGE_PBNS, Change, Fingerprint, Layout, Lbn, MAP_PAGE_ENTRIES, MapEntry,
-    Part, Pbn, VolumeId,
+    COUNT_PAGE_PBNS, Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, MapEntry, Part, Pbn, Policy,
+    VolumeId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,8 +20,8 @@ const ABOVE_PAGES: u64 = 12;
 /// Lists that a write needs, at most: one for each level of a map, of an index and of the records.
 const MAX_LISTS: u64 = 12;
 
-fn is_on_disk((kind, _): &(BackendKind, u64)) -> bool {
-    kind.layout() != Layout::Pages
+fn is_on_disk((kind, _): &(Policy, u64)) -> bool {
+    *kind != Policy::InRam
 }
 
 /// Counts lists of reads, and the pages in them.
@@ -96,12 +94,12 @@ fn store(leaf: u64, pbn: u64) -> Change {
 }
 
 /// Opens a backend with these LBNs, after an opening that made the first pages of lists fail.
-fn opened(kind: BackendKind, failing: u64) -> (Pair, Arc<CountingDisk>) {
+fn opened(kind: Policy, failing: u64) -> (Pair, Arc<CountingDisk>) {
     opened_with(kind, failing, LARGE_CACHE_BYTES)
 }
 
 /// Does the same with a cache of this size.
-fn opened_with(kind: BackendKind, failing: u64, cache_bytes: u64) -> (Pair, Arc<CountingDisk>) {
+fn opened_with(kind: Policy, failing: u64, cache_bytes: u64) -> (Pair, Arc<CountingDisk>) {
     let mut pair = Pair::new(kind, 1);
     pair.apply(&Change::Create(record(1, LEAVES * MAP_PAGE_ENTRIES as u64 * 512)));
     for leaf in 0..LEAVES {
@@ -123,7 +121,7 @@ fn read(counter: &AtomicU64) -> u64 {
 #[test]
 fn used_blocks_are_read_ahead() {
     for (kind, failing) in
-        [BackendKind::Table, BackendKind::Compact].map(|kind| [(kind, 0), (kind, 3)]).concat()
+        [Policy::Dtb, Policy::Compact].map(|kind| [(kind, 0), (kind, 3)]).concat()
     {
         let (pair, disk) = opened(kind, failing);
         let (lists, pages) = (read(&disk.lists), read(&disk.pages));
@@ -142,7 +140,7 @@ fn used_blocks_are_read_ahead() {
 #[test]
 fn a_list_of_look_ups_reads_its_pages_in_lists() {
     for (kind, failing) in
-        BackendKind::ALL.iter().flat_map(|kind| [(*kind, 0), (*kind, 3)]).filter(is_on_disk)
+        Policy::ALL.iter().flat_map(|kind| [(*kind, 0), (*kind, 3)]).filter(is_on_disk)
     {
         let (pair, disk) = opened(kind, failing);
         while pair.backend.catch_up().unwrap() {}
@@ -169,7 +167,7 @@ fn a_list_of_look_ups_reads_its_pages_in_lists() {
 /// A replay and the checkpoint after it read in lists as well.
 #[test]
 fn a_replay_reads_its_pages_in_lists() {
-    for (kind, _) in BackendKind::ALL.iter().map(|kind| (*kind, 0)).filter(is_on_disk) {
+    for (kind, _) in Policy::ALL.iter().map(|kind| (*kind, 0)).filter(is_on_disk) {
         let (mut pair, disk) = opened(kind, 0);
         let lists = read(&disk.lists);
         let changes: Vec<Change> = (0..LEAVES).map(|leaf| store(leaf, pbn_of(leaf) + 1)).collect();
@@ -186,7 +184,7 @@ fn a_replay_reads_its_pages_in_lists() {
 /// compared, and after a checkpoint that failed.
 #[test]
 fn a_replay_reads_as_many_pages_as_were_counted() {
-    for kind in [BackendKind::Table, BackendKind::Compact] {
+    for kind in [Policy::Dtb, Policy::Compact] {
         let (mut pair, disk) = opened(kind, 0);
         let overwrite = |fresh| (0..LEAVES).map(move |leaf| store(leaf, pbn_of(leaf) + fresh));
         // An entry of the map for each LBN, later also one of the snapshot, and the counts.
@@ -235,7 +233,7 @@ fn look(backend: &dyn MetadataBackend, lbns: &[Lbn], contents: &[Fingerprint]) -
 /// is too small.
 #[test]
 fn what_a_write_needs_is_read_between_the_looks() {
-    for kind in [BackendKind::BTree, BackendKind::Table, BackendKind::Compact] {
+    for kind in [Policy::Cbt, Policy::Dtb, Policy::Compact] {
         for leaves in [1, LEAVES] {
             let (mut pair, disk) = opened_with(kind, 0, 0);
             while pair.backend.catch_up().unwrap() {}
@@ -258,7 +256,7 @@ fn what_a_write_needs_is_read_between_the_looks() {
                 lists += 1;
             };
             // On disk all these contents have one tag.
-            let wanted = if kind == BackendKind::Compact { leaves } else { leaves.min(16) };
+            let wanted = if kind == Policy::Compact { leaves } else { leaves.min(16) };
             assert_eq!(found as u64, wanted, "{kind:?}");
             assert!((1..=MAX_LISTS).contains(&lists), "{kind:?}: {lists} lists");
             assert!(pair.backend.missing_pages().is_none(), "{kind:?}");
@@ -273,19 +271,17 @@ fn what_a_write_needs_is_read_between_the_looks() {
             drop(held);
             let seen = HeldPages::hold().look(|| look(&*pair.backend, &lbns, &contents));
             // A B-tree of this size fits the cache.
-            let fits = leaves == 1 || kind == BackendKind::BTree;
+            let fits = leaves == 1 || kind == Policy::Cbt;
             assert!(fits || seen.is_none(), "{kind:?}: pages are held without a holder");
         }
     }
 }
 
-/// A backend that reads pages one by one has no use for what lies beside them. One that reads all
-/// of them has.
+/// A backend that reads pages one by one has no use for what lies beside them.
 #[test]
 fn the_disk_is_told_whether_reads_are_scattered() {
-    for kind in [BackendKind::BTree, BackendKind::Table, BackendKind::Compact, BackendKind::Log] {
+    for kind in [Policy::Cbt, Policy::Dtb, Policy::Compact, Policy::InRam] {
         let (_, disk) = opened(kind, 0);
-        let is_scattered = disk.is_scattered.load(Ordering::Relaxed);
-        assert_eq!(is_scattered, kind != BackendKind::Log, "{kind:?}");
+        assert!(disk.is_scattered.load(Ordering::Relaxed), "{kind:?}");
     }
 }

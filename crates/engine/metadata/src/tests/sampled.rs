@@ -3,9 +3,9 @@
 
 use super::pair::Pair;
 use super::{checksum_of, conform_to};
-use crate::{Checkpoint, Index, IndexSampling, MetadataBackend, Repair};
+use crate::IndexSampling;
 use gemelo_base::random::{Random, mix64};
-use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, Pbn, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Pbn, Policy, VolumeId};
 
 const BLOCKS: u64 = 60_000;
 const RATE: u32 = 32;
@@ -27,7 +27,7 @@ fn store(lbn: u64, pbn: u64, content: u64) -> Change {
 
 /// A backend with a sampled index that has each content at the PBN of its number, just opened.
 fn filled() -> Pair {
-    let mut pair = Pair::new(BackendKind::Compact, 1);
+    let mut pair = Pair::new(Policy::Compact, 1);
     pair.create(1);
     (0..BLOCKS).for_each(|lbn| drop(pair.apply(&store(lbn, lbn + 1, lbn + 1))));
     reopened(pair)
@@ -117,7 +117,7 @@ fn contents_that_came_to_a_remembered_group_later_are_found() {
 #[test]
 fn a_backend_with_a_sampled_index_conforms() {
     for (seed, rate) in [(0, 4), (1, 1024)] {
-        let mut pair = Pair::new(BackendKind::Compact, seed);
+        let mut pair = Pair::new(Policy::Compact, seed);
         pair.sampling = IndexSampling::one_in(rate).unwrap();
         conform_to(pair);
     }

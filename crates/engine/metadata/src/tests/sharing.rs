@@ -3,18 +3,17 @@
 
 use super::pair::Pair;
 use super::{VOLUME_BLOCKS, checksum_of, record, stored};
-use crate::{Checkpoint, Index, Map, MetadataBackend, Pressure, Repair};
+use crate::Pressure;
 use gemelo_base::random::{Random, mix64};
-use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, MapEntry, Pbn, Root, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, Policy, Root, VolumeId};
 
-const SHARING: [BackendKind; 2] = [BackendKind::Table, BackendKind::Compact];
 const VOLUME: VolumeId = VolumeId(1);
 const BLOCKS: u64 = 5000;
 /// The most bytes of the table for a clone with a short name that is never written.
 const CLONE_BYTES: u64 = 100;
 
 /// Clones, removals and checkpoints of all outcomes come at any time, also within each other.
-fn conform(kind: BackendKind, seed: u64) {
+fn conform(kind: Policy, seed: u64) {
     let (mut pair, mut chance) = (Pair::new(kind, seed), Random::new(seed));
     pair.create(1);
     pair.create(2);
@@ -62,12 +61,12 @@ fn conform(kind: BackendKind, seed: u64) {
 
 #[test]
 fn table_shares_maps_as_the_model_does() {
-    (0..4).for_each(|seed| conform(BackendKind::Table, seed));
+    (0..4).for_each(|seed| conform(Policy::Dtb, seed));
 }
 
 #[test]
 fn compact_shares_maps_as_the_model_does() {
-    (4..8).for_each(|seed| conform(BackendKind::Compact, seed));
+    (4..8).for_each(|seed| conform(Policy::Compact, seed));
 }
 
 fn checkpoint(pair: &mut Pair) -> Root {
@@ -100,7 +99,7 @@ fn clone_of(source: VolumeId, volume: u32) -> Change {
 }
 
 /// A backend with a volume of 5000 blocks, of which a checkpoint was written.
-fn filled(kind: BackendKind) -> (Pair, Root) {
+fn filled(kind: Policy) -> (Pair, Root) {
     let mut pair = Pair::new(kind, 1);
     pair.apply(&Change::Create(record(VOLUME.0, VOLUME_BLOCKS * 512)));
     for lbn in 0..BLOCKS {
@@ -122,7 +121,7 @@ fn place(pair: &Pair, volume: u32, lbn: u64) -> MapEntry {
 
 #[test]
 fn clones_that_are_never_written_cost_their_record() {
-    for (kind, clones) in SHARING.into_iter().flat_map(|kind| [(kind, 100), (kind, 10_000)]) {
+    for (kind, clones) in Policy::ALL.into_iter().flat_map(|kind| [(kind, 100), (kind, 10_000)]) {
         let (mut pair, before) = filled(kind);
         let (pages, memory) = (pair.backend.totals().pages, pair.backend.totals().memory_bytes);
         let pages_before = pages;
@@ -158,7 +157,7 @@ fn clones_that_are_never_written_cost_their_record() {
 #[test]
 fn a_chain_of_snapshots_costs_what_differs() {
     const SNAPSHOTS: u32 = 1000;
-    for kind in SHARING {
+    for kind in Policy::ALL {
         let (mut pair, _) = filled(kind);
         let pages = pair.backend.totals().pages;
         let mut words = Vec::new();
@@ -197,7 +196,7 @@ fn a_chain_of_snapshots_costs_what_differs() {
 /// Snapshots of a volume that is written ask for a checkpoint, and wait for it at last.
 #[test]
 fn the_layers_over_a_map_are_bounded() {
-    for kind in SHARING {
+    for kind in Policy::ALL {
         let (mut pair, root) = filled(kind);
         pair.reload_with(&root, 64 << 20);
         let mut pressures = Vec::new();
@@ -220,7 +219,7 @@ fn the_layers_over_a_map_are_bounded() {
 
 #[test]
 fn a_removal_gives_up_what_no_other_volume_has() {
-    for kind in SHARING {
+    for kind in Policy::ALL {
         let (mut pair, _) = filled(kind);
         pair.apply(&clone_of(VOLUME, 2));
         pair.apply(&store(VOLUME, 700, 6000));
@@ -239,7 +238,7 @@ fn a_removal_gives_up_what_no_other_volume_has() {
 /// compared.
 #[test]
 fn a_piece_of_a_removal_is_as_long_as_its_changes_are_few() {
-    for kind in SHARING {
+    for kind in Policy::ALL {
         for step in [1, 512] {
             let (mut pair, _) = filled(kind);
             (2..4).for_each(|volume| drop(pair.apply(&clone_of(VOLUME, volume))));
@@ -268,7 +267,7 @@ fn counts<const N: usize>(pair: &Pair, pbns: [u64; N]) -> [u32; N] {
 
 #[test]
 fn equal_entries_of_neighbours_are_one_reference() {
-    for kind in SHARING {
+    for kind in Policy::ALL {
         let (mut pair, _) = filled(kind);
         // The order is 2, 3, 4, 5, 1.
         (2..6).for_each(|volume| drop(pair.apply(&clone_of(VOLUME, volume))));
@@ -307,7 +306,7 @@ fn share(volume: VolumeId, lbn: u64, pbn: u64) -> Change {
 /// Volumes leave their family piece by piece, while others change, and after openings in between.
 #[test]
 fn a_family_changes_while_a_volume_leaves_it() {
-    for (kind, seed) in SHARING.into_iter().zip([1, 2]) {
+    for (kind, seed) in Policy::ALL.into_iter().zip([1, 2]) {
         let (mut pair, mut chance) = (Pair::new(kind, seed), Random::new(seed));
         pair.create(1);
         (0..1000).for_each(|_| pair.step(false));
@@ -356,7 +355,7 @@ fn a_family_changes_while_a_volume_leaves_it() {
 /// of the blocks that lose a reference.
 #[test]
 fn a_change_after_a_snapshot_reads_the_counts_of_its_own_blocks() {
-    for kind in SHARING {
+    for kind in Policy::ALL {
         let mut pair = Pair::new(kind, 1);
         pair.apply(&Change::Create(record(VOLUME.0, VOLUME_BLOCKS * 512)));
         // The blocks of one leaf have their counts in as many pages.

@@ -2,9 +2,8 @@
 
 use super::checksum_of;
 use super::pair::Pair;
-use crate::{Checkpoint, Index, MetadataBackend, Repair};
 use gemelo_base::random::{Random, mix64};
-use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, Pbn, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Pbn, Policy, VolumeId};
 use std::collections::VecDeque;
 
 const BLOCKS: u64 = 40_000;
@@ -32,7 +31,7 @@ struct Pool {
 
 impl Pool {
     fn new() -> Self {
-        let mut pair = Pair::new(BackendKind::Compact, 1);
+        let mut pair = Pair::new(Policy::Compact, 1);
         pair.create(1);
         let (freed, free) = (Vec::new(), (BLOCKS + 1..2 * BLOCKS).collect());
         let random = Random::new(3);

@@ -2,11 +2,10 @@
 
 use super::pair::Pair;
 use super::{checksum_of, record};
-use crate::Checkpoint;
 use gemelo_base::random::Random;
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskWrite};
-use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, Pbn, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, Pbn, Policy, VolumeId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,7 +46,7 @@ fn store(leaf: u64, pbn: u64) -> Change {
 
 /// Returns the pages of a run, in the mean over rounds of changes of random leaves. The disk has
 /// this many slots for each that is in use.
-fn pages_of_run(kind: BackendKind, slots: u64) -> f64 {
+fn pages_of_run(kind: Policy, slots: u64) -> f64 {
     let mut pair = Pair::new(kind, 1);
     pair.apply(&Change::Create(record(1, LEAVES * MAP_PAGE_ENTRIES as u64 * 512)));
     (0..LEAVES).for_each(|leaf| drop(pair.apply(&store(leaf, 1 + leaf))));
@@ -57,8 +56,7 @@ fn pages_of_run(kind: BackendKind, slots: u64) -> f64 {
     let (below, [pages, runs]) = (pair.metadata(), [0; 2].map(AtomicU64::new));
     let disk = Arc::new(RunsDisk { below, pages, runs });
     pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, 8 << 20);
-    let local = pair.backend.local_pages().unwrap();
-    local.space().note_allocated(slots * local.slots().in_use);
+    pair.backend.note_allocated(slots * pair.backend.slots().in_use);
     let mut random = Random::new(7);
     for round in 0..ROUNDS {
         for change in 0..CHANGED {
@@ -78,7 +76,7 @@ fn pages_of_run(kind: BackendKind, slots: u64) -> f64 {
 
 #[test]
 fn random_changes_are_written_in_runs_where_the_disk_has_slots() {
-    for kind in [BackendKind::Table, BackendKind::Compact] {
+    for kind in [Policy::Dtb, Policy::Compact] {
         let (few, many) = (pages_of_run(kind, 0), pages_of_run(kind, 2));
         assert!(many > 3.0 && many > 2.0 * few, "{kind:?}: {many:.1} pages a run, before {few:.1}");
     }

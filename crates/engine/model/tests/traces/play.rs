@@ -6,7 +6,7 @@ use crate::schedule::Scheduler;
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
-use gemelo_format::{BackendKind, DedupMode, read_superblock};
+use gemelo_format::{DedupMode, Policy, read_superblock};
 use gemelo_model::{Action, Answer, Cell, Content, Event, Mode, Request};
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::thread;
@@ -43,7 +43,7 @@ fn format(machine: &Machine, seed: u64) {
     let options = PoolOptions {
         block_bytes: BLOCK as u32,
         capacity_bytes: (BLOCKS + 2) * BLOCK as u64,
-        backend: BackendKind::ALL[seed as usize / 2 % BackendKind::ALL.len()],
+        policy: Policy::ALL[seed as usize / 2 % Policy::ALL.len()],
         // No commit is without room.
         journal_bytes: Some(1 << 20),
         ..PoolOptions::default()

@@ -6,7 +6,7 @@ use gemelo_base::random::Random;
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::FileDisk;
 use gemelo_disk::testing::{SyntheticDisk, renumber, synthesize};
-use gemelo_format::BackendKind;
+use gemelo_format::Policy;
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::path::PathBuf;
@@ -68,13 +68,13 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(path: PathBuf, blocks: u64, backend: BackendKind, options: &Options) -> Self {
+    pub(crate) fn new(path: PathBuf, blocks: u64, policy: Policy, options: &Options) -> Self {
         let data = Arc::new(SyntheticDisk::new(BLOCK));
         let metadata = Arc::new(FileDisk::create(&path).unwrap());
         let pool = PoolOptions {
             block_bytes: BLOCK as u32,
             capacity_bytes: (blocks * options.volumes + blocks / 8 + SPARE_BLOCKS) * BLOCK as u64,
-            backend,
+            policy,
             ..PoolOptions::default()
         };
         let cache_bytes = options.cache_mib << 20;

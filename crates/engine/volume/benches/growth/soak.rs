@@ -4,7 +4,7 @@ use super::Options;
 use super::pool::{BLOCK, Bench, Contents, Spread, VOLUME};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::Pool;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const TOLERANCE_BYTES: f64 = 1048576.0;
 pub(crate) fn run(
     directory: &Path,
     bytes: u64,
-    backend: BackendKind,
+    policy: Policy,
     options: &Options,
     minutes: u64,
 ) -> bool {
@@ -35,7 +35,7 @@ pub(crate) fn run(
     // A snapshot has all blocks that were overwritten since then.
     let volumes = 1 + OVERWRITTEN.div_ceil(blocks).min(KEPT + 1);
     let options = Options { load: minute / 4, volumes, ..*options };
-    let mut bench = Bench::new(path, blocks, backend, &options);
+    let mut bench = Bench::new(path, blocks, policy, &options);
     let (pool, _) = bench.open();
     pool.create_volume(VOLUME, bytes, DedupMode::Inline).unwrap();
     // The pool is an aged one: nearly all of its blocks were used before.

@@ -7,7 +7,7 @@ use crate::counters::VolumeStat;
 use crate::error::{Result, VolumeError};
 use crate::load::{LoadStat, Traffic};
 use gemelo_format::{MAX_NAME_BYTES, VolumeId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,9 +43,9 @@ pub(crate) struct Catalogue {
     /// Locked only for a single look-up or insertion, so that clients find their volumes at any
     /// time.
     listed: OrderedRwLock<Listed>,
-    /// Names of volumes that are being made. Held while the list of volumes, or the size of the
-    /// pool, changes: such changes come one after another.
-    reserved: OrderedMutex<BTreeSet<String>>,
+    /// Held while the list of volumes, or the size of the pool, changes: such changes come one
+    /// after another.
+    changing: OrderedMutex<()>,
     /// Volumes that are half made or half removed, to be cleared.
     hidden: OrderedMutex<Vec<VolumeId>>,
     has_new_hidden: AtomicBool,
@@ -59,7 +59,7 @@ impl Catalogue {
                 health,
                 Listed { names: volumes, removed: VolumesActivity::default() },
             ),
-            reserved: OrderedMutex::new(Rank::Catalogue, health, BTreeSet::new()),
+            changing: OrderedMutex::new(Rank::Catalogue, health, ()),
             hidden: OrderedMutex::new(Rank::Hidden, health, hidden),
             has_new_hidden: AtomicBool::new(false),
         }
@@ -100,7 +100,7 @@ impl Catalogue {
 
     /// Waits for the right to change the list of volumes, which one thread has at a time.
     pub(crate) fn change(&self) -> CatalogueChange<'_> {
-        CatalogueChange { catalogue: self, reserved: self.reserved.lock() }
+        CatalogueChange { catalogue: self, _alone: self.changing.lock() }
     }
 
     /// Leaves a hidden volume to be cleared by the background, or after the next opening.
@@ -128,14 +128,14 @@ impl Catalogue {
 /// The right to change the list of volumes.
 pub(crate) struct CatalogueChange<'c> {
     catalogue: &'c Catalogue,
-    reserved: OrderedGuard<'c, BTreeSet<String>>,
+    _alone: OrderedGuard<'c, ()>,
 }
 
 impl CatalogueChange<'_> {
     /// Fails if a new volume cannot have this name.
     pub(super) fn check_free(&self, name: &str) -> Result<()> {
         check_name(name)?;
-        if self.reserved.contains(name) || self.catalogue.listed.read().names.contains_key(name) {
+        if self.catalogue.listed.read().names.contains_key(name) {
             return Err(VolumeError::VolumeExists { name: name.to_owned() });
         }
         Ok(())
@@ -144,16 +144,6 @@ impl CatalogueChange<'_> {
     /// Returns whether this volume has this name.
     pub(super) fn has(&self, name: &str, volume: &Arc<VolumeShared>) -> bool {
         self.catalogue.listed.read().names.get(name).is_some_and(|there| Arc::ptr_eq(there, volume))
-    }
-
-    /// Keeps a name for a volume that is being made.
-    pub(super) fn reserve(&mut self, name: &str) {
-        self.reserved.insert(name.to_owned());
-    }
-
-    /// Ends [`Self::reserve`].
-    pub(super) fn unreserve(&mut self, name: &str) {
-        self.reserved.remove(name);
     }
 
     pub(super) fn insert(&mut self, name: &str, volume: Arc<VolumeShared>) {

@@ -11,16 +11,15 @@ use gemelo_format::{Change, Lbn, MAX_VOLUME_BLOCKS, VolumeId};
 use gemelo_metadata::HeldPages;
 use std::ops::Range;
 
-/// LBNs that are unmapped in one hold of the state's lock, with a backend in memory: less than a
-/// millisecond.
-pub(super) const UNMAP_BLOCKS: u64 = 16_384;
-/// The same for a cached backend, which looks up each LBN in trees: a few milliseconds.
-const CACHED_BLOCKS: u64 = 1024;
+/// The most LBNs that are unmapped in one hold of the state's lock. Each is looked up in trees,
+/// which takes a few milliseconds.
+const MOST_BLOCKS: u64 = 1024;
+
 impl Engine {
     /// The most LBNs that one change unmaps. They fit the backend's memory and take a few
     /// milliseconds.
     pub(super) fn piece_blocks(state: &State) -> u64 {
-        state.backend().piece_blocks().map_or(UNMAP_BLOCKS, |most| most.min(CACHED_BLOCKS))
+        state.backend().piece_blocks().min(MOST_BLOCKS)
     }
 
     /// The end of the LBNs from `from` on that one change unmaps.
@@ -43,11 +42,6 @@ impl Engine {
     pub(super) fn is_removed_in_pieces(state: &State, volume: VolumeId) -> bool {
         state.backend().blocks_to_remove(volume) > Self::piece_blocks(state)
             && Self::piece_end(state, volume, Lbn(0)).0 < MAX_VOLUME_BLOCKS
-    }
-
-    /// Returns whether the backend needs a change of this whole volume to be made in pieces.
-    pub(super) fn needs_pieces(state: &State, volume: VolumeId) -> bool {
-        state.backend().piece_blocks().is_some() && Self::is_large(state, volume)
     }
 
     /// Unmaps all LBNs at or after `from`, but for what the removal of a hidden volume unmaps.
@@ -78,15 +72,6 @@ impl Engine {
         self.look(|state| Self::next_piece(state, volume, left))?;
         self.log.change(&Change::Remove { volume })?;
         self.flush()
-    }
-
-    /// Copies the map of another volume to a hidden one. After an error the hidden one is removed.
-    pub(super) fn copy_pieces(&self, source: VolumeId, volume: VolumeId) -> Result<()> {
-        self.log.copy_all(source, volume).inspect_err(|_| {
-            if self.clear(volume).is_err() {
-                self.catalogue.clear_later(volume);
-            }
-        })
     }
 
     /// Unmaps the LBNs that a volume has beyond its end.

@@ -35,7 +35,7 @@ pub(crate) struct VolumeShared {
     /// Held shared by every request, alone by a change of the whole volume. The value is `true` if
     /// the volume was removed.
     gate: OrderedRwLock<bool>,
-    /// Held shared while the volume is copied, alone while it is removed, resized or cleared beyond
+    /// Held shared while the volume is cloned, alone while it is removed, resized or cleared beyond
     /// its end.
     resizing: OrderedRwLock<()>,
     /// Made by the first write of a part of a block, because most clones are never written.
@@ -178,14 +178,14 @@ impl VolumeShared {
         self.resizing.read()
     }
 
-    /// Keeps the volume from being copied, removed and resized by others. The caller may remove or
+    /// Keeps the volume from being cloned, removed and resized by others. The caller may remove or
     /// resize it.
     pub(super) fn resize(&self) -> OrderedWrite<'_, ()> {
         self.resizing.write()
     }
 
-    /// Returns whether a copy of the volume may be under way.
-    pub(super) fn may_be_copied(&self) -> bool {
+    /// Returns whether the volume may be cloned, removed or resized at present.
+    pub(super) fn is_in_change(&self) -> bool {
         self.resizing.is_locked()
     }
 

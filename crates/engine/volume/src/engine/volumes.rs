@@ -1,12 +1,11 @@
 //! Commands on whole volumes: create, copy, remove, rename, resize, set.
 
-use super::log::Log;
 use super::shared::VolumeSettings;
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
 use gemelo_format::{
-    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId, VolumeRecord,
+    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, VolumeId, VolumeRecord,
 };
 use std::time::Duration;
 
@@ -19,13 +18,11 @@ const FIRST_GATE_WAIT: Duration = Duration::from_millis(5);
 const GATE_TRIES: u32 = 8;
 
 impl Engine {
-    /// Makes a change of a volume at an instant at which none of its requests is under way, and no
-    /// checkpoint with a backend that does not allow it. The change gets the flag of a removed
-    /// volume, and may set it.
+    /// Makes a change of a volume at an instant at which none of its requests is under way. The
+    /// change gets the flag of a removed volume, and may set it.
     ///
-    /// A checkpoint can take long, and is waited for before the gate is closed. Requests under way
-    /// may then wait for a checkpoint themselves, so each wait for them is limited, and the gate
-    /// opens again for them in between.
+    /// Requests under way may wait for a checkpoint, so each wait for them is limited, and the gate
+    /// opens again for others in between.
     pub(super) fn change_closed<T>(
         &self,
         volume: &VolumeShared,
@@ -33,16 +30,13 @@ impl Engine {
     ) -> Result<T> {
         let mut wait = FIRST_GATE_WAIT;
         for _ in 0..GATE_TRIES {
-            let alone = self.log.without_checkpoint();
             if let Some(mut removed) = volume.try_close_gate(wait) {
                 return change(&mut self.state_to_change(), &mut removed);
             }
-            drop(alone);
             wait *= 2;
             gemelo_base::pause(FIRST_GATE_WAIT);
         }
         let mut removed = volume.close_gate();
-        let _alone = self.log.without_checkpoint();
         change(&mut self.state_to_change(), &mut removed)
     }
 
@@ -112,27 +106,14 @@ impl Engine {
         catalogue.check_free(name)?;
         check_there(!catalogue.has(source, &from), source)?;
         let volume = self.next_id();
-        let begin = |state: &mut State| {
-            let (mode, compression) = (from.mode(), from.compression());
-            let settings = VolumeSettings { mode, compression, read_only };
-            Ok((settings, self.begin_clone(state, from.id(), volume, name, read_only)?))
-        };
-        let (settings, is_complete) = if self.state().backend().clones_add_references() {
-            self.change_closed(&from, |state, _| begin(state))?
-        } else {
-            // Requests under way may wait for a checkpoint. Each of their changes comes before the
-            // clone or after it, as with a power cut at this instant.
-            begin(&mut self.state_to_change())?
-        };
-        if !is_complete {
-            catalogue.reserve(name);
-            drop(catalogue);
-            let copied = self.copy_pieces(from.id(), volume);
-            catalogue = self.catalogue.change();
-            catalogue.unreserve(name);
-            copied?;
-            self.log.change(&Change::Show { volume })?;
-        }
+        let (mode, compression) = (from.mode(), from.compression());
+        let settings = VolumeSettings { mode, compression, read_only };
+        let (source, new_name) = (from.id(), name.to_owned());
+        let created_s = self.clock.utc_s();
+        let change = Change::Clone { source, volume, name: new_name, read_only, created_s };
+        // Requests under way may wait for a checkpoint. Each of their changes comes before the
+        // clone or after it, as with a power cut at this instant.
+        self.log.apply(&mut self.state_to_change(), &change)?;
         let (place, policy) = ((volume, from.size_bytes()), self.tuning.finder_policy());
         let copy = VolumeShared::new(place, settings, policy, &self.health);
         catalogue.insert(name, copy);
@@ -140,51 +121,11 @@ impl Engine {
         self.flush()
     }
 
-    /// Makes a clone, or begins one that is made in pieces. Returns whether the clone is complete.
-    fn begin_clone(
-        &self,
-        state: &mut State,
-        source: VolumeId,
-        volume: VolumeId,
-        name: &str,
-        read_only: bool,
-    ) -> Result<bool> {
-        let (name, created_s) = (name.to_owned(), self.clock.utc_s());
-        if state.backend().clones_add_references() && Self::needs_pieces(state, source) {
-            self.log.apply(state, &Change::Begin { source, volume, name, read_only, created_s })?;
-            Log::begin_copy(state, source, volume);
-            return Ok(false);
-        }
-        self.check_countable(state, source)?;
-        self.log.apply(state, &Change::Clone { source, volume, name, read_only, created_s })?;
-        Ok(true)
-    }
-
-    /// Fails if a reference count could overflow. A clone adds to a block as many references as the
-    /// source has.
-    fn check_countable(&self, state: &State, source: VolumeId) -> Result<()> {
-        let most = u64::from(self.tuning.max_references);
-        let of_source = state.backend().mapped_blocks(source);
-        // No count is above the sum of all counts, so the common case looks at no block.
-        if !state.backend().clones_add_references()
-            || state.backend().totals().references + of_source <= most
-        {
-            return Ok(());
-        }
-        let mut pbns = Vec::new();
-        state.backend().visit_used(Pbn::FIRST, &mut |pbn| pbns.push(pbn))?;
-        let mut records = Vec::new();
-        state.backend().records(&pbns, &mut records)?;
-        let fits = records.iter().all(|record| u64::from(record.references) * 2 <= most);
-        if fits { Ok(()) } else { Err(VolumeError::TooManyReferences) }
-    }
-
     /// Removes a volume. Returns when the removal is durable; a large volume is cleared by the
     /// background.
     pub(crate) fn remove_volume(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let volume = self.volume(name)?;
-        // Waits for copies of this volume that are being made.
         let _alone = volume.resize();
         // A removal that cannot be made durable is refused before anything is changed.
         self.flush()?;
@@ -232,7 +173,6 @@ impl Engine {
         self.check_size(size_bytes)?;
         self.log.bound_open_commit()?;
         let volume = self.volume(name)?;
-        // Waits for copies of this volume that are being made.
         let _alone = volume.resize();
         let id = volume.id();
         // Blocks that an earlier resize has left beyond the end must not reappear.
@@ -240,7 +180,7 @@ impl Engine {
         let catalogue = self.catalogue.change();
         let is_cut = self.change_closed(&volume, |state, removed| {
             check_there(*removed, name)?;
-            let is_cut = size_bytes < volume.size_bytes() && Self::needs_pieces(state, id);
+            let is_cut = size_bytes < volume.size_bytes() && Self::is_large(state, id);
             let shrink = Change::Shrink { volume: id, size_bytes };
             let resize = Change::Resize { volume: id, size_bytes };
             self.log.apply(state, if is_cut { &shrink } else { &resize })?;

@@ -118,9 +118,7 @@ impl Engine {
         let ticket = self.ticket_of(mode, &taken);
         plan.place(&taken);
         plan.write(self, ticket, failed);
-        let changed = self
-            .warm_pieces(volume, items.iter().map(|item| item.lbn))
-            .and_then(|()| self.make_changes(volume, &mut plan));
+        let changed = self.make_changes(volume, &mut plan);
         if mode != volume.mode() {
             self.note_deferred(volume, &plan);
         }
@@ -217,15 +215,6 @@ impl Engine {
             let is_same = record.fingerprint == fingerprint;
             is_same && (1..self.tuning.max_references).contains(&record.references)
         }))
-    }
-
-    /// Reads the metadata that changes of these blocks will need if the volume is being copied.
-    pub(super) fn warm_pieces(
-        &self,
-        volume: &VolumeShared,
-        lbns: impl Iterator<Item = Lbn>,
-    ) -> Result<()> {
-        if volume.may_be_copied() { self.log.warm_pieces(volume.id(), lbns) } else { Ok(()) }
     }
 
     /// Unmaps blocks.

@@ -6,9 +6,9 @@ use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
 use gemelo_disk::DiskError;
 use gemelo_format::{
-    BackendKind, COPIES, Compression, DiskRole, FingerprintKind, FlushMark, FlushMarks,
-    MAX_PACKED_BLOCK_BYTES, PAGE_BYTES, Page, Pbn, PoolSeed, Regions, Root, SlotWrite, StoreKind,
-    Superblock, WordForm, is_block_size,
+    COPIES, Compression, DiskRole, FingerprintKind, FlushMark, FlushMarks, MAX_PACKED_BLOCK_BYTES,
+    PAGE_BYTES, Page, Pbn, Policy, PoolSeed, Regions, Root, SlotWrite, StoreKind, Superblock,
+    WordForm, is_block_size,
 };
 use gemelo_metadata::{BackendContext, IndexSampling, Needs, NewMetadata, PlannedPool, Sealed};
 use gemelo_store::PoolDisks;
@@ -36,13 +36,13 @@ pub struct PoolOptions {
     /// Size of the data store in bytes. A file is sparse; a device must be at least this large.
     pub capacity_bytes: u64,
     /// The size in bytes to which the data store may be grown; by default that of a pool without
-    /// room for 2^32 blocks, or its capacity. A pool with room for more needs the backend
-    /// `compact`, and its maps have checksums of 28 bits.
+    /// room for 2^32 blocks, or its capacity. A pool with room for more needs an
+    /// index in memory, and its maps have checksums of 28 bits.
     pub max_capacity_bytes: Option<u64>,
     /// The hash of a content that is its fingerprint.
     pub fingerprint: FingerprintKind,
-    /// The backend of the metadata.
-    pub backend: BackendKind,
+    /// The policy of the metadata.
+    pub policy: Policy,
     /// Length of the journal in bytes; by default it follows from the capacity.
     pub journal_bytes: Option<u64>,
     /// Path of the data store, if it is outside of the pool's directory.
@@ -75,7 +75,7 @@ impl Default for PoolOptions {
             capacity_bytes: 64 << 30,
             max_capacity_bytes: None,
             fingerprint: FingerprintKind::Blake3,
-            backend: BackendKind::Compact,
+            policy: Policy::Compact,
             journal_bytes: None,
             data: None,
             metadata: None,
@@ -143,19 +143,19 @@ impl PoolOptions {
                 size(MIN_DATA_BLOCKS)
             );
         }
-        let of_compact = Self { backend: BackendKind::Compact, ..self.clone() }.max_blocks();
+        let of_compact = Self { policy: Policy::Compact, ..self.clone() }.max_blocks();
         let way_out = match self.max_blocks() < of_compact {
-            true => "larger blocks, or the backend compact, allow more",
+            true => "larger blocks, or the policy compact, allow more",
             false => "larger blocks allow more",
         };
         let most = size(self.max_blocks());
         format!("such a pool of {} blocks holds {most} at most; {way_out}", size(1))
     }
 
-    /// The most blocks of a data store with this backend.
+    /// The most blocks of a data store with this policy.
     fn max_blocks(&self) -> u64 {
         let forms = [WordForm::Narrow, WordForm::Wide].into_iter();
-        let possible = forms.filter(|words| self.backend.has_words(*words));
+        let possible = forms.filter(|words| self.policy.has_words(*words));
         possible.map(|words| self.store().max_blocks(words)).max().unwrap_or(0)
     }
 
@@ -206,7 +206,7 @@ impl PoolOptions {
             cache_bytes,
             sampling,
         };
-        let needs = gemelo_metadata::estimate(self.backend, &pool);
+        let needs = gemelo_metadata::estimate(self.policy, &pool);
         let needs = Needs {
             memory_bytes: needs.memory_bytes + data_blocks / 64 * FREE_BYTES,
             disk_bytes: needs.disk_bytes + Regions::new(self.ring_pages()).fixed_bytes(),
@@ -319,12 +319,9 @@ fn write_checkpoint(
     let seed = PoolSeed::of(superblock);
     let home = BackendContext::new(Arc::clone(&disks.metadata), superblock);
     let new = NewMetadata { data_blocks: options.data_blocks(), next_volume: 1, cache_bytes: 0 };
-    let mut backend = gemelo_metadata::empty(options.backend, &home, new);
+    let mut backend = gemelo_metadata::empty(options.policy, &home, new);
     let mut writes: Vec<SlotWrite> = Vec::new();
-    let Sealed { table, table_bytes } = match backend.local_pages_mut() {
-        Some(pages) => pages.seal(&mut writes)?,
-        None => Sealed::default(),
-    };
+    let Sealed { table, table_bytes } = backend.seal(&mut writes)?;
     for (slot, page) in &writes {
         for offset in superblock.regions().slot(*slot) {
             write_page(disks, offset, page)?;
@@ -334,7 +331,7 @@ fn write_checkpoint(
         generation: 1,
         next_commit: 1,
         journal_offset: 0,
-        backend: backend.kind(),
+        policy: backend.policy(),
         table,
         table_bytes,
         data_blocks: options.data_blocks(),

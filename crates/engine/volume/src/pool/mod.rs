@@ -1,7 +1,6 @@
 //! Pools: create, open, measure, grow and close them.
 
 mod arrange;
-mod choose;
 mod copies;
 mod create;
 mod directory;
@@ -10,6 +9,7 @@ mod find;
 mod judge;
 mod keep;
 mod make;
+mod memory;
 mod open;
 mod opened;
 mod past_loss;
@@ -25,7 +25,6 @@ mod set_apart;
 mod stat;
 mod tuning;
 
-pub use choose::ChosenBackend;
 pub use create::{FullPool, PoolOptions};
 pub use directory::PoolDirectory;
 pub use estimate::FindEstimate;

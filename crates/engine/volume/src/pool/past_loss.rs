@@ -8,7 +8,7 @@ use crate::error::Result;
 use gemelo_format::{Change, MAX_NAME_BYTES, ReplayedCommit, VolumeId, VolumeRecord};
 use gemelo_metadata::{MetadataBackend, MetadataError};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::slice;
 
 /// A volume that got another name, because its own was given to another volume.
@@ -23,17 +23,10 @@ pub struct RenamedVolume {
 /// The losses of a replay that goes on after a lost commit.
 #[derive(Debug, Default)]
 pub(crate) struct PastLoss {
-    /// Volumes that were half copied when a commit was lost. Which blocks the lost commit copied is
-    /// unknown, so they are not completed.
-    half_copied: BTreeSet<VolumeId>,
-    /// The number of the last commit that was replayed after a loss.
-    last: Option<u64>,
     /// Changes that were left out.
     pub(crate) left_out: u64,
     /// Blocks of each volume that changes replace which were left out.
     pub(crate) undone: BTreeMap<VolumeId, u64>,
-    /// Blocks of each volume that is not completed.
-    pub(crate) vanished: BTreeMap<VolumeId, u64>,
     pub(crate) renamed: Vec<RenamedVolume>,
 }
 
@@ -44,21 +37,13 @@ impl PastLoss {
         backend: &mut dyn MetadataBackend,
         commit: &ReplayedCommit,
     ) -> Result<()> {
-        if self.last.is_none_or(|last| last + 1 != commit.number) {
-            let hidden = backend.volumes().into_iter().filter(|volume| volume.is_hidden);
-            self.half_copied.extend(hidden.map(|volume| volume.id));
-        }
-        self.last = Some(commit.number);
         for change in &commit.changes {
-            if !self.completes_half_copy(backend, change) {
-                self.make_room_for_name(backend, change, commit.number)?;
-                match backend.apply(slice::from_ref(change), &mut Vec::new()) {
-                    Ok(()) => continue,
-                    Err(MetadataError::Damaged { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
+            self.make_room_for_name(backend, change, commit.number)?;
+            match backend.apply(slice::from_ref(change), &mut Vec::new()) {
+                Ok(()) => {}
+                Err(MetadataError::Damaged { .. }) => self.leave_out(change),
+                Err(error) => return Err(error.into()),
             }
-            self.leave_out(change);
         }
         Ok(())
     }
@@ -69,15 +54,6 @@ impl PastLoss {
             let sum = self.undone.entry(volume).or_default();
             *sum = sum.saturating_add(blocks);
         }
-    }
-
-    fn completes_half_copy(&mut self, backend: &dyn MetadataBackend, change: &Change) -> bool {
-        let Change::Show { volume } = change else { return false };
-        let is_half = self.half_copied.contains(volume);
-        if is_half {
-            self.vanished.insert(*volume, backend.mapped_blocks(*volume));
-        }
-        is_half
     }
 
     /// Renames a volume whose name the change gives to another one: the lost commit has removed or
@@ -106,10 +82,7 @@ impl PastLoss {
 
 /// Returns whether a change may make a volume visible under another name.
 const fn names_volume(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::Create(_) | Change::Clone { .. } | Change::Rename { .. } | Change::Show { .. }
-    )
+    matches!(change, Change::Create(_) | Change::Clone { .. } | Change::Rename { .. })
 }
 
 /// Returns the volume that a change makes visible under a name, and the name. Returns `None` if the
@@ -121,7 +94,6 @@ fn named(change: &Change, volumes: &[VolumeRecord]) -> Option<(VolumeId, String)
         Change::Create(record) => Some((record.id, record.name.clone())),
         Change::Clone { source, volume, name, .. } => find(source).map(|_| (*volume, name.clone())),
         Change::Rename { volume, name } => find(volume).map(|_| (*volume, name.clone())),
-        Change::Show { volume } => find(volume).map(|shown| (*volume, shown.name.clone())),
         _ => None,
     }
 }

@@ -175,10 +175,9 @@ fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
     let cost = |volume: VolumeRecord| {
         let id = volume.id;
         let lost_blocks = of(&assessment.lost_blocks, id) + lost_in_map(&*recovered.backend, id);
-        let vanished = of(&past_loss.vanished, id);
         RepairCost {
             volume: volume.name,
-            lost_blocks: lost_blocks.max(vanished),
+            lost_blocks,
             undone_blocks: of(&recovered.undone, id).saturating_add(of(&past_loss.undone, id)),
         }
     };

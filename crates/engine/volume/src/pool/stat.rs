@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::load::{LoadStat, Traffic};
 use gemelo_base::StatTable;
 use gemelo_format::{
-    BackendKind, COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
+    COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, Policy, VolumeId, VolumeRecord,
 };
 use gemelo_metadata::CacheStats;
 use gemelo_store::{BufferStats, ContentCacheStats};
@@ -57,9 +57,9 @@ pub struct PoolStat {
     /// The kind of the pool's fingerprints.
     #[stat(skip)]
     pub fingerprint: FingerprintKind,
-    /// The backend of the metadata.
+    /// The policy of the metadata.
     #[stat(skip)]
-    pub backend: BackendKind,
+    pub policy: Policy,
     /// The compression of new volumes: off, lz4 or zstd:LEVEL. Off for a pool that stores all
     /// contents as they are.
     #[stat(skip)]
@@ -85,7 +85,7 @@ pub struct PoolStat {
     pub index_entries: u64,
     /// Memory of map, records and index in bytes.
     pub metadata_memory_bytes: u64,
-    /// Look-ups of pages in the cache. All are zero for a backend without a cache.
+    /// Look-ups of pages in the cache. None is a miss once everything is in memory.
     #[stat(skip)]
     pub metadata_cache: CacheStats,
     /// Length of the metadata disk in bytes.
@@ -214,9 +214,9 @@ impl Pool {
     pub fn stat(&self) -> Result<PoolStat> {
         let engine = &self.engine;
         let journal = engine.journal_figures();
-        let (backend, totals) = {
+        let (policy, totals) = {
             let state = engine.state();
-            (state.backend().kind(), state.backend().totals())
+            (state.backend().policy(), state.backend().totals())
         };
         let free_blocks = engine.free_blocks();
         let reserved_blocks = engine.superblock().reserved_blocks();
@@ -227,7 +227,7 @@ impl Pool {
         Ok(PoolStat {
             block_bytes: engine.superblock().block_bytes,
             fingerprint: engine.superblock().fingerprint,
-            backend,
+            policy,
             compression: engine.superblock().store.compression(),
             metadata_cache: totals.cache,
             logical_blocks: totals.references,

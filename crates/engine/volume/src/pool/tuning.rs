@@ -18,14 +18,14 @@ pub struct Tuning {
     pub read_only: bool,
     /// The most references to a block. Beyond it a content gets a fresh copy.
     pub max_references: u32,
-    /// Memory in bytes for pages and changes of the metadata of a pool with the backend `table`,
-    /// `btree` or `compact`: at least 64 KiB. The index of `compact` is not in it.
+    /// Memory in bytes for pages and changes of the metadata: at least 64 KiB. An index in memory is
+    /// not in it.
     pub cache_bytes: u64,
-    /// The contents that the index of `compact` has in memory. Of the others, it finds those that
+    /// The contents that an index in memory has. Of the others, it finds those that
     /// were written beside them.
     pub index_sampling: IndexSampling,
     /// The most pages of the metadata that an opening after a crash may have to read for the
-    /// journal with these backends. Half of them ask for a checkpoint, and all make writers wait
+    /// journal. Half of them ask for a checkpoint, and all make writers wait
     /// for it.
     pub max_replay_reads: u64,
     /// `true` if commits, checkpoints and the search for duplicates run in the background.

@@ -107,15 +107,7 @@ impl<'a> Driver<'a> {
     ) -> Self {
         let names = random.next_u64();
         let compresses = pool.stat().is_ok_and(|stat| stat.compression != Compression::Off);
-        Self {
-            simulation,
-            pool,
-            model,
-            random,
-            may_fail: false,
-            compresses,
-            names,
-        }
+        Self { simulation, pool, model, random, may_fail: false, compresses, names }
     }
 
     fn any_volume(&mut self) -> Option<String> {

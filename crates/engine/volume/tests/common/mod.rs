@@ -23,7 +23,7 @@ pub mod storm;
 use gemelo_base::random::{Random, mix_pair};
 use gemelo_base::{Clock, ManualClock};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_format::{BackendKind, Compression};
+use gemelo_format::{Compression, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{IndexSampling, LayoutTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
@@ -40,13 +40,13 @@ pub fn any_compression(random: &mut Random) -> Compression {
     COMPRESSIONS[random.below(COMPRESSIONS.len() as u64) as usize]
 }
 
-/// A backend, and the compression of a pool that compresses.
-pub type Kind = (BackendKind, Option<Compression>);
+/// A policy, and the compression of a pool that compresses.
+pub type Kind = (Policy, Option<Compression>);
 
-/// Pools of each backend: one that does not compress, and those that do.
+/// Pools of each policy: one that does not compress, and those that do.
 pub fn kinds() -> impl Iterator<Item = Kind> {
     let compressions = [None, Some(Compression::Lz4), Some(Compression::Zstd(1))];
-    BackendKind::ALL.into_iter().flat_map(move |backend| compressions.map(|one| (backend, one)))
+    Policy::ALL.into_iter().flat_map(move |policy| compressions.map(|one| (policy, one)))
 }
 
 /// Options of a small pool with the shortest journal.
@@ -59,14 +59,14 @@ pub fn options(blocks: u64) -> PoolOptions {
     }
 }
 
-/// The same as [`options`], with this backend.
-pub fn options_with(backend: BackendKind, blocks: u64) -> PoolOptions {
-    PoolOptions { backend, ..options(blocks) }
+/// The same as [`options`], with this policy.
+pub fn options_with(policy: Policy, blocks: u64) -> PoolOptions {
+    PoolOptions { policy, ..options(blocks) }
 }
 
 /// The same as [`options`], of this kind.
-pub fn options_of((backend, compression): Kind, blocks: u64) -> PoolOptions {
-    PoolOptions { compression, ..options_with(backend, blocks) }
+pub fn options_of((policy, compression): Kind, blocks: u64) -> PoolOptions {
+    PoolOptions { compression, ..options_with(policy, blocks) }
 }
 
 /// Settings without a background: only the test changes the pool.

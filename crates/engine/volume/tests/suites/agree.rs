@@ -8,8 +8,8 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{
-    BackendKind, COMMIT_HEADER_BYTES, Change, Checksum, CommitOrder, Compression, DedupMode,
-    Fingerprint, Lbn, NewCommit, Pbn, PoolSeed, Superblock, VolumeId, build_commit, find_roots,
+    COMMIT_HEADER_BYTES, Change, Checksum, CommitOrder, Compression, DedupMode, Fingerprint, Lbn,
+    NewCommit, Pbn, Policy, PoolSeed, Superblock, VolumeId, build_commit, find_roots,
     read_superblock,
 };
 use gemelo_volume::Pool;
@@ -21,12 +21,12 @@ const LBNS: u64 = 24;
 /// Commits of each kind of pool.
 const ROUNDS: u64 = 400;
 /// Backends that know the order of shares.
-const BACKENDS: [BackendKind; 3] = [BackendKind::Table, BackendKind::BTree, BackendKind::Compact];
+const POLICIES: [Policy; 3] = [Policy::Dtb, Policy::Cbt, Policy::Compact];
 
 /// A closed pool with a volume, number 1, and a snapshot of it.
-fn pool(backend: BackendKind, compression: Option<Compression>) -> Simulation {
+fn pool(policy: Policy, compression: Option<Compression>) -> Simulation {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_of((backend, compression), BLOCKS)).unwrap();
+    Pool::format(&simulation.disks(), &options_of((policy, compression), BLOCKS)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", LBNS * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -133,9 +133,9 @@ fn judge(crafted: &Simulation) -> (Vec<String>, Option<String>) {
 #[test]
 fn a_check_passes_what_opens_and_nothing_else() {
     let (mut passed, mut refused) = (0, 0);
-    for backend in BACKENDS {
+    for policy in POLICIES {
         for compression in [None, Some(Compression::Lz4)] {
-            let closed = pool(backend, compression);
+            let closed = pool(policy, compression);
             let superblock = read_superblock(&*closed.disks().metadata, &mut Vec::new()).unwrap();
             let first = first_seed();
             for seed in first..first + rounds(ROUNDS) {
@@ -146,7 +146,7 @@ fn a_check_passes_what_opens_and_nothing_else() {
                 assert_eq!(
                     told.is_empty(),
                     error.is_none(),
-                    "{backend:?}, {compression:?}, seed {seed}, {changes:?}: {told:?}, {error:?}"
+                    "{policy:?}, {compression:?}, seed {seed}, {changes:?}: {told:?}, {error:?}"
                 );
                 passed += u64::from(told.is_empty());
                 refused += u64::from(!told.is_empty());
@@ -171,8 +171,8 @@ fn a_share_of_a_block_without_references_is_told_by_a_check() {
         checksum: Checksum(7),
     };
     let unmap = |(volume, first)| Change::Unmap { volume, first, count: 1 };
-    for backend in BACKENDS {
-        let closed = pool(backend, None);
+    for policy in POLICIES {
+        let closed = pool(policy, None);
         for (changes, is_good) in [
             (vec![share(at(5))], false),
             (vec![share(at(5)), store(at(6))], false),

@@ -3,7 +3,7 @@
 use crate::common::{content, open, read, tuning, write};
 use gemelo_disk::testing::{DiskLayer, MemoryDisk};
 use gemelo_disk::{Disk, DiskRead};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -46,7 +46,7 @@ fn a_writer_does_not_wait_for_the_pages_of_another() {
     let options = PoolOptions {
         block_bytes: BLOCK as u32,
         capacity_bytes: 64 << 20,
-        backend: BackendKind::Compact,
+        policy: Policy::Compact,
         ..PoolOptions::default()
     };
     Pool::format(&disks, &options).unwrap();

@@ -8,7 +8,7 @@ use crate::common::{
     BLOCK, content, flush, open, options, options_with, read, trim, tuning, write,
 };
 use gemelo_base::ManualClock;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{Pool, PoolActivity, PoolOptions, Tuning, Volume};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,10 +103,10 @@ fn a_checkpoint_is_written_when_half_of_the_journal_is_used() {
 
 const CHANGES: u64 = 1500;
 
-/// A pool whose thread of checkpoints is held at a page that it writes. The memory of the backend
+/// A pool whose thread of checkpoints is held at a page that it writes. The memory of the policy
 /// is half full, and takes as many changes as came before.
 fn in_a_checkpoint(commit_interval: Duration) -> (World, Hold) {
-    let options = options_with(BackendKind::Compact, 20 * CHANGES);
+    let options = options_with(Policy::Compact, 20 * CHANGES);
     let options = PoolOptions { journal_bytes: Some(4 << 20), ..options };
     let world =
         World::with(&options, Tuning { cache_bytes: 512 << 10, commit_interval, ..tuning() });

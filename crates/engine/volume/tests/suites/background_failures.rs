@@ -10,7 +10,7 @@ use crate::common::{BLOCK, Kind, content, flush, open, options_of, read, trim, t
 use gemelo_base::background::FailureLog;
 use gemelo_base::{ManualClock, Recorder, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, Compression, DedupMode, PAGE_BYTES};
+use gemelo_format::{Compression, DedupMode, PAGE_BYTES, Policy};
 use gemelo_volume::{
     FinderTuning, LayoutTuning, LossChoice, Pool, PoolOptions, RepairOptions, StopReason, Tuning,
     Volume, repair,
@@ -29,7 +29,7 @@ const STEP_S: u64 = 5;
 /// Tries of a task in ten minutes: after 1, 2, 4, ..., 32 and then every 60 seconds.
 const MAX_TRIES: u64 = 18;
 /// Backends with pages that a checkpoint reads.
-const PAGED: [BackendKind; 3] = [BackendKind::Table, BackendKind::BTree, BackendKind::Compact];
+const PAGED: [Policy; 3] = [Policy::Dtb, Policy::Cbt, Policy::Compact];
 
 fn busy() -> Tuning {
     Tuning {
@@ -152,16 +152,16 @@ impl World {
 /// A failed write of contents ends all changes, so it is the metadata disk that does not answer.
 #[test]
 fn a_disk_that_does_not_answer_for_ten_minutes_costs_a_few_tries_and_one_line_each() {
-    for backend in PAGED {
+    for policy in PAGED {
         for compression in [None, Some(Compression::Lz4)] {
-            outage(backend, compression);
+            outage(policy, compression);
         }
     }
 }
 
-fn outage(backend: BackendKind, compression: Option<Compression>) {
-    let what = format!("{backend:?} {compression:?}");
-    let mut world = World::new((backend, compression));
+fn outage(policy: Policy, compression: Option<Compression>) {
+    let what = format!("{policy:?} {compression:?}");
+    let mut world = World::new((policy, compression));
     world.pass(30);
     assert_eq!(world.failing(), Vec::<String>::new(), "{what}");
     assert!(world.change(1), "{what}");
@@ -195,21 +195,21 @@ fn outage(backend: BackendKind, compression: Option<Compression>) {
 /// A metadata disk that fails while a checkpoint writes its pages is not filled by the tries.
 #[test]
 fn a_checkpoint_that_fails_again_and_again_takes_no_space() {
-    for backend in PAGED {
-        let world = World::with((backend, None), tuning());
+    for policy in PAGED {
+        let world = World::with((policy, None), tuning());
         world.change(0);
         world.pool.checkpoint().unwrap();
         world.change(1);
         let sizes: Vec<u64> = (0..30)
             .map(|_| {
                 world.simulation.fail_next(METADATA, Call::Write, slots_of(&world));
-                assert!(world.pool.checkpoint().is_err(), "{backend:?}");
+                assert!(world.pool.checkpoint().is_err(), "{policy:?}");
                 world.metadata_bytes()
             })
             .collect();
-        assert_eq!(sizes[29], sizes[0], "{backend:?}: {sizes:?}");
+        assert_eq!(sizes[29], sizes[0], "{policy:?}: {sizes:?}");
         world.pool.checkpoint().unwrap();
-        world.end(&format!("{backend:?}"));
+        world.end(&format!("{policy:?}"));
     }
 }
 
@@ -219,8 +219,8 @@ fn slots_of(world: &World) -> Range<u64> {
 }
 
 /// What one damaged page of a pool leads to.
-fn damaged(image: &[Vec<u8>; 2], backend: BackendKind, page: usize) -> bool {
-    let what = format!("{backend:?}, page {page}");
+fn damaged(image: &[Vec<u8>; 2], policy: Policy, page: usize) -> bool {
+    let what = format!("{policy:?}, page {page}");
     let mut images = image.clone();
     let pairs = twins(&images[1]);
     let Some(pair) = pairs.iter().find(|pair| pair.contains(&(page * PAGE_BYTES))) else {
@@ -273,22 +273,22 @@ fn damaged(image: &[Vec<u8>; 2], backend: BackendKind, page: usize) -> bool {
 
 #[test]
 fn a_damaged_page_makes_the_pool_refuse_changes_and_say_so() {
-    for backend in PAGED {
-        let World { simulation, pool, volumes, .. } = World::new((backend, None));
+    for policy in PAGED {
+        let World { simulation, pool, volumes, .. } = World::new((policy, None));
         drop((pool, volumes));
         let images = simulation.images();
         let used = used_pages(&images[1]);
         let step = (used.len() / 24).max(1);
         let refused =
-            used.iter().step_by(step).filter(|page| damaged(&images, backend, **page)).count();
-        assert!(refused > 0, "{backend:?}: no page of {} was found damaged", used.len());
+            used.iter().step_by(step).filter(|page| damaged(&images, policy, **page)).count();
+        assert!(refused > 0, "{policy:?}: no page of {} was found damaged", used.len());
     }
 }
 
 #[test]
 fn a_damaged_block_is_not_examined_over_and_over() {
-    for backend in PAGED {
-        let world = World::new((backend, None));
+    for policy in PAGED {
+        let world = World::new((policy, None));
         let stored = copies_of(&world.simulation, &content(1 + 77, BLOCK));
         for copy in stored {
             world.simulation.disks().data.write_at(copy.at as u64, &[0xA5; 8]).unwrap();
@@ -301,13 +301,13 @@ fn a_damaged_block_is_not_examined_over_and_over() {
         let after = world.pool.stat().unwrap().activity;
         assert!(
             after.examined_blocks - before.examined_blocks < BLOCKS + 1000,
-            "{backend:?}: {after:?}"
+            "{policy:?}: {after:?}"
         );
-        assert!(world.simulation.calls() - calls < 20_000, "{backend:?}");
-        assert!(read(&world.volumes[1], 77 * BLOCK as u64, BLOCK).is_err(), "{backend:?}");
+        assert!(world.simulation.calls() - calls < 20_000, "{policy:?}");
+        assert!(read(&world.volumes[1], 77 * BLOCK as u64, BLOCK).is_err(), "{policy:?}");
         write(&world.volumes[0], 77 * BLOCK as u64, &content(9, BLOCK)).unwrap();
         write(&world.volumes[1], 77 * BLOCK as u64, &content(9, BLOCK)).unwrap();
         world.pass(30);
-        world.end(&format!("{backend:?}"));
+        world.end(&format!("{policy:?}"));
     }
 }

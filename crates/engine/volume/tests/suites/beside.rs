@@ -6,7 +6,7 @@ use crate::common::{BLOCK, content, flush, kinds, open, options_of, read, tuning
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{
-    BackendKind, CommitHeader, CommitOrder, DedupMode, FlushMark, FlushMarks, PAGE_BYTES, PoolSeed,
+    CommitHeader, CommitOrder, DedupMode, FlushMark, FlushMarks, PAGE_BYTES, Policy, PoolSeed,
 };
 use gemelo_volume::{LossChoice, Pool, PoolOptions, RepairOptions, Tuning, Volume, repair};
 
@@ -38,7 +38,7 @@ fn world(kind: crate::common::Kind) -> World {
 }
 
 fn plain() -> World {
-    world((BackendKind::Log, None))
+    world((Policy::Compact, None))
 }
 
 fn put_all(volume: &Volume) {
@@ -142,7 +142,7 @@ fn a_commit_without_its_contents_does_not_count_and_never_will() {
 
 #[test]
 fn a_reader_and_a_repair_leave_an_incomplete_commit_out() {
-    for after in incomplete((BackendKind::Log, None)) {
+    for after in incomplete((Policy::Compact, None)) {
         let read_only = Tuning { read_only: true, ..tuned() };
         let before = is_written(&open(&after.disks(), read_only).unwrap());
         let options = RepairOptions { data: true, choice: LossChoice::RollBack };
@@ -287,10 +287,10 @@ fn a_commit_that_heals_a_block_comes_after_its_content() {
 fn a_commit_of_very_many_contents_comes_after_them() {
     let simulation = Simulation::new(1).with_durable_writes(true);
     let blocks = 12_000;
-    let kind = (BackendKind::Log, None);
+    let kind = (Policy::Compact, None);
     let options = PoolOptions { journal_bytes: Some(8 << 20), ..options_of(kind, blocks + 100) };
     Pool::format(&simulation.disks(), &options).unwrap();
-    let tuning = Tuning { write_buffer_bytes: 16 << 20, ..tuned() };
+    let tuning = Tuning { write_buffer_bytes: 16 << 20, cache_bytes: 64 << 20, ..tuned() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     pool.create_volume("a", blocks * BLOCK as u64, DedupMode::Off).unwrap();
     let volume = pool.volume("a").unwrap();

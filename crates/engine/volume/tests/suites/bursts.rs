@@ -11,7 +11,7 @@ use crate::common::{
 use gemelo_base::random::Random;
 use gemelo_base::{Classified, FailureKind, Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, DedupMode, MAX_DAMAGED_BYTES, PAGE_BYTES, RingPiece, Superblock};
+use gemelo_format::{DedupMode, MAX_DAMAGED_BYTES, PAGE_BYTES, Policy, RingPiece, Superblock};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{LossChoice, Pool, RepairOptions, RepairPlan, repair, repair_outlook};
 use std::collections::BTreeSet;
@@ -35,9 +35,9 @@ const fn content_of(number: u64, is_closed: bool) -> u64 {
 }
 
 /// The disks of a pool that was closed, or of one that was killed with commits in its journal.
-fn images(backend: BackendKind, is_closed: bool) -> [Vec<u8>; 2] {
+fn images(policy: Policy, is_closed: bool) -> [Vec<u8>; 2] {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 600)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 600)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", offset_of(WRITTEN), DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -129,10 +129,10 @@ fn burst(images: &[Vec<u8>; 2], is_closed: bool, at: usize, length: usize, what:
     expect_whole(&disks, is_closed, &format!("{what}, repaired"));
 }
 
-fn bursts(backend: BackendKind) {
+fn bursts(policy: Policy) {
     for is_closed in [true, false] {
-        let images = images(backend, is_closed);
-        let what = format!("{backend:?}, {}", if is_closed { "closed" } else { "killed" });
+        let images = images(policy, is_closed);
+        let what = format!("{policy:?}, {}", if is_closed { "closed" } else { "killed" });
         let report = check_data(&Simulation::of_images(1, images.clone()).disks());
         assert!(report.is_clean(), "{what}: {:?}", report.problems);
         for length in LENGTHS {
@@ -150,7 +150,7 @@ fn bursts(backend: BackendKind) {
     }
 }
 
-gemelo_format::test_each_backend!(no_burst_in_the_metadata_loses_what_was_flushed, bursts);
+gemelo_format::test_each_policy!(no_burst_in_the_metadata_loses_what_was_flushed, bursts);
 
 /// The bytes of the disks at which the pool's own heads are: of the superblock, and of the header
 /// of the data store.
@@ -178,8 +178,8 @@ fn a_pool_without_all_heads_of_a_disk_is_damaged_and_not_absent() {
         assert!(simulation.images() == *images, "nothing is written");
         all
     };
-    for backend in BackendKind::ALL {
-        let whole = images(backend, true);
+    for policy in Policy::ALL {
+        let whole = images(policy, true);
         let heads = heads(&whole);
         let without = |which: usize, images: &mut [Vec<u8>; 2]| {
             for at in &heads[which] {
@@ -189,12 +189,12 @@ fn a_pool_without_all_heads_of_a_disk_is_damaged_and_not_absent() {
         for which in [DATA, METADATA] {
             let mut images = whole.clone();
             without(which, &mut images);
-            assert_eq!(kinds(&images), [FailureKind::Damaged; 3], "{backend:?}, disk {which}");
+            assert_eq!(kinds(&images), [FailureKind::Damaged; 3], "{policy:?}, disk {which}");
             images[which].truncate(100);
-            assert_eq!(kinds(&images), [FailureKind::Damaged; 3], "{backend:?}, cut off {which}");
+            assert_eq!(kinds(&images), [FailureKind::Damaged; 3], "{policy:?}, cut off {which}");
         }
         let mut images = whole.clone();
         [DATA, METADATA].into_iter().for_each(|which| without(which, &mut images));
-        assert_eq!(kinds(&images), [FailureKind::BadInput; 3], "{backend:?}, neither");
+        assert_eq!(kinds(&images), [FailureKind::BadInput; 3], "{policy:?}, neither");
     }
 }

@@ -4,7 +4,7 @@
 use crate::common::simulated::Simulation;
 use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Clock, ManualClock};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{IndexSampling, Pool, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,9 +30,9 @@ fn bytes() -> Vec<u8> {
 }
 
 /// A pool with a volume of unique contents, closed and opened again.
-fn reopened(backend: BackendKind, background: bool, clock: Arc<dyn Clock>) -> Pool {
+fn reopened(policy: Policy, background: bool, clock: Arc<dyn Clock>) -> Pool {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, BLOCKS + 100)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, BLOCKS + 100)).unwrap();
     let pool =
         Pool::open_disks(simulation.disks(), tuning(), Arc::new(ManualClock::new())).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -46,7 +46,7 @@ fn reopened(backend: BackendKind, background: bool, clock: Arc<dyn Clock>) -> Po
 #[test]
 fn a_sampled_index_finds_what_comes_in_order_again() {
     let simulation = Simulation::new(1);
-    let options = options_with(BackendKind::Compact, 3 * BLOCKS);
+    let options = options_with(Policy::Compact, 3 * BLOCKS);
     Pool::format(&simulation.disks(), &options).unwrap();
     let index_sampling = IndexSampling::one_in(32).unwrap();
     let tuning = Tuning { index_sampling, cache_bytes: 4 << 20, ..tuning() };
@@ -75,17 +75,17 @@ fn assert_finds_all(pool: &Pool, what: &str) {
 
 #[test]
 fn every_duplicate_of_an_older_content_is_found_after_an_opening() {
-    for backend in BackendKind::ALL {
-        let pool = reopened(backend, false, Arc::new(ManualClock::new()));
-        assert_eq!(pool.stat().unwrap().index_entries, BLOCKS, "{backend:?}");
-        assert_finds_all(&pool, backend.name());
+    for policy in Policy::ALL {
+        let pool = reopened(policy, false, Arc::new(ManualClock::new()));
+        assert_eq!(pool.stat().unwrap().index_entries, BLOCKS, "{policy:?}");
+        assert_finds_all(&pool, policy.name());
     }
 }
 
 /// An opening that takes too long leaves the rest of the index to a thread.
 #[test]
 fn a_served_pool_completes_its_index() {
-    let pool = reopened(BackendKind::Compact, true, Arc::new(LateClock::default()));
+    let pool = reopened(Policy::Compact, true, Arc::new(LateClock::default()));
     let is_complete = || pool.stat().unwrap().index_entries == BLOCKS;
     (0..500).take_while(|_| !is_complete()).for_each(|_| {
         gemelo_base::pause(Duration::from_millis(20));

@@ -7,7 +7,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode, Policy};
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ fn content(id: u64, eighths: usize) -> Vec<u8> {
     content
 }
 
-fn pool_of(backend: BackendKind, compression: Compression) -> PoolOptions {
+fn pool_of(policy: Policy, compression: Compression) -> PoolOptions {
     PoolOptions {
         compression: Some(compression),
         block_bytes: BYTES as u32,
         capacity_bytes: BLOCKS * BYTES as u64,
         journal_bytes: Some(1 << 20),
-        ..options_with(backend, BLOCKS)
+        ..options_with(policy, BLOCKS)
     }
 }
 
@@ -111,14 +111,14 @@ fn check_from_outside(simulation: &Simulation) {
 /// Overwrites a pool that is full to this share, many times its size. Returns the bytes that were
 /// written for each byte of new contents.
 fn age(
-    (seed, backend): (u64, BackendKind),
+    (seed, policy): (u64, Policy),
     (percent, eighths): (u64, fn(u64) -> usize),
     times: u64,
 ) -> f64 {
     let _repeat = Repeat::of(seed);
     let simulation = Simulation::new(seed);
     let compression = COMPRESSIONS[seed as usize % 2];
-    Pool::format(&simulation.disks(), &pool_of(backend, compression)).unwrap();
+    Pool::format(&simulation.disks(), &pool_of(policy, compression)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     let mut random = Random::new(seed);
     let mut aged = filled(&pool, percent, eighths);
@@ -141,13 +141,13 @@ fn age(
 
 #[test]
 fn a_pool_at_95_percent_of_its_bytes_never_refuses_overwrites() {
-    let _ = age((0, BackendKind::Log), (95, half), 1);
+    let _ = age((0, Policy::Compact), (95, half), 1);
 }
 
 #[test]
 fn a_pool_with_contents_of_all_sizes_never_refuses_overwrites() {
-    for (seed, backend) in (0..).zip(BackendKind::ALL) {
-        let _ = age((seed, backend), (93, mixed), 1);
+    for (seed, policy) in (0..).zip(Policy::ALL) {
+        let _ = age((seed, policy), (93, mixed), 1);
     }
 }
 
@@ -155,7 +155,7 @@ fn a_pool_with_contents_of_all_sizes_never_refuses_overwrites() {
 #[test]
 fn the_cost_of_cleaning_grows_as_the_pool_fills() {
     for (percent, most, times) in [(70, 2.5, 2), (80, 4.5, 2), (90, 9.0, 2), (95, 40.0, 1)] {
-        let amplification = age((1, BackendKind::Log), (percent, half), times);
+        let amplification = age((1, Policy::Compact), (percent, half), times);
         eprintln!("{percent} % full: {amplification:.2} bytes are written for each new one");
         assert!(amplification < most, "{percent} % full: {amplification:.2}");
     }
@@ -165,7 +165,7 @@ fn the_cost_of_cleaning_grows_as_the_pool_fills() {
 #[test]
 fn a_pool_whose_bytes_are_used_refuses_writes_and_serves_again_after_a_removal() {
     let simulation = Simulation::new(3);
-    Pool::format(&simulation.disks(), &pool_of(BackendKind::Log, Compression::Lz4)).unwrap();
+    Pool::format(&simulation.disks(), &pool_of(Policy::Compact, Compression::Lz4)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     let mut aged = filled(&pool, 90, half);
     // New contents need bytes that no overwritten one gives back.
@@ -198,7 +198,7 @@ fn writers_and_the_thread_of_the_cleaner_work_side_by_side() {
     const WRITERS: u64 = 3;
     const WRITES: u64 = 6_000;
     let simulation = Simulation::new(11);
-    Pool::format(&simulation.disks(), &pool_of(BackendKind::Log, Compression::Lz4)).unwrap();
+    Pool::format(&simulation.disks(), &pool_of(Policy::Compact, Compression::Lz4)).unwrap();
     let tuning = Tuning { background: true, ..tuning() };
     let pool = Pool::open_disks(simulation.disks(), tuning, Arc::new(SystemClock::new())).unwrap();
     // Two contents of each block, nearly.

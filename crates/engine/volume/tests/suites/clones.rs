@@ -1,11 +1,11 @@
-//! Snapshots and clones of the backends that share maps: they cost what differs, before and after a
+//! Snapshots and clones: they cost what differs, before and after a
 //! restart, and removals end in the background.
 
 use crate::common::simulated::Simulation;
 use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::sync::Arc;
@@ -17,21 +17,13 @@ const PAGE: u64 = 4096;
 /// Bytes that a page in the cache takes.
 const CACHED_PAGE: u64 = 4096 + 64;
 
-fn sharing() -> [BackendKind; 4] {
-    [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::Compact]
-}
-
-fn is_cached(backend: BackendKind) -> bool {
-    matches!(backend, BackendKind::Table | BackendKind::Compact)
-}
-
 fn bytes(first: u64, blocks: u64) -> Vec<u8> {
     (first..first + blocks).flat_map(|id| content(id, BLOCK)).collect()
 }
 
 /// A pool with a full volume `a`.
-fn pool_of(backend: BackendKind, simulation: &Simulation, tuning: Tuning) -> Pool {
-    let options = options_with(backend, 20_000);
+fn pool_of(policy: Policy, simulation: &Simulation, tuning: Tuning) -> Pool {
+    let options = options_with(policy, 20_000);
     let options = PoolOptions { journal_bytes: Some(1 << 20), ..options };
     Pool::format(&simulation.disks(), &options).unwrap();
     let pool = open(&simulation.disks(), tuning).unwrap();
@@ -47,9 +39,9 @@ fn check_all(disks: &PoolDisks) -> CheckReport {
 
 #[test]
 fn a_hundred_snapshots_cost_their_records_before_and_after_a_restart() {
-    for backend in sharing() {
+    for policy in Policy::ALL {
         let simulation = Simulation::new(1);
-        let pool = pool_of(backend, &simulation, tuning());
+        let pool = pool_of(policy, &simulation, tuning());
         let before = pool.stat().unwrap();
         for number in 0..100 {
             pool.snapshot_volume("a", &format!("s{number}")).unwrap();
@@ -57,21 +49,21 @@ fn a_hundred_snapshots_cost_their_records_before_and_after_a_restart() {
         pool.checkpoint().unwrap();
         let with = pool.stat().unwrap();
         // A few pages of the map may come into a cache.
-        let most = if is_cached(backend) { 8 * CACHED_PAGE + 100 * 100 } else { 0 };
+        let most = 8 * CACHED_PAGE + 100 * 100;
         let more = with.metadata_memory_bytes.saturating_sub(before.metadata_memory_bytes);
-        assert!(more <= most, "{backend:?}: {more} bytes");
+        assert!(more <= most, "{policy:?}: {more} bytes");
         // A record has less than 100 bytes and is in the table, whose pages are kept twice.
         let added = with.metadata_used_bytes - before.metadata_used_bytes;
-        assert!(added <= 2 * (100 * 100 + PAGE), "{backend:?}: {added} bytes");
+        assert!(added <= 2 * (100 * 100 + PAGE), "{policy:?}: {added} bytes");
         pool.close().unwrap();
 
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let opened = pool.stat().unwrap();
         assert_eq!(opened.logical_blocks, 101 * BLOCKS);
-        assert_eq!(opened.metadata_used_bytes, with.metadata_used_bytes, "{backend:?}");
+        assert_eq!(opened.metadata_used_bytes, with.metadata_used_bytes, "{policy:?}");
         // The index may have another capacity when it is filled at once.
         let most = before.metadata_memory_bytes + before.metadata_memory_bytes / 4;
-        assert!(opened.metadata_memory_bytes <= most, "{backend:?}: {opened:?}");
+        assert!(opened.metadata_memory_bytes <= most, "{policy:?}: {opened:?}");
         assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new());
         pool.remove_volume("a").unwrap();
         assert_eq!(read(&pool.volume("s50").unwrap(), 0, BLOCK).unwrap(), content(1, BLOCK));
@@ -79,15 +71,15 @@ fn a_hundred_snapshots_cost_their_records_before_and_after_a_restart() {
         assert_eq!(pool.stat().unwrap().physical_blocks, 0);
         pool.close().unwrap();
         let report = check_all(&simulation.disks());
-        assert!(report.is_clean(), "{backend:?}: {report:?}");
+        assert!(report.is_clean(), "{policy:?}: {report:?}");
     }
 }
 
 #[test]
 fn a_large_volume_is_cleared_in_the_background() {
-    for backend in sharing() {
+    for policy in Policy::ALL {
         let simulation = Simulation::new(1);
-        let options = options_with(backend, 80_000);
+        let options = options_with(policy, 80_000);
         let options = PoolOptions { journal_bytes: Some(4 << 20), ..options };
         Pool::format(&simulation.disks(), &options).unwrap();
         let clock = || Arc::new(SystemClock::new());
@@ -105,26 +97,26 @@ fn a_large_volume_is_cleared_in_the_background() {
         (0..500).take_while(|_| !is_cleared()).for_each(|_| {
             gemelo_base::pause(Duration::from_millis(20));
         });
-        assert!(is_cleared(), "{backend:?}: {:?}", pool.stat());
+        assert!(is_cleared(), "{policy:?}: {:?}", pool.stat());
         assert_eq!(read(&pool.volume("b").unwrap(), 0, BLOCK).unwrap(), content(1, BLOCK));
         // A removal just before the end is carried out.
         write(&pool.volume("b").unwrap(), 0, &bytes(90_000, 20_000)).unwrap();
         pool.remove_volume("b").unwrap();
         pool.close().unwrap();
         let report = check_all(&simulation.disks());
-        assert!(report.is_clean(), "{backend:?}: {report:?}");
-        assert_eq!((report.volumes, report.physical_blocks), (0, 0), "{backend:?}");
+        assert!(report.is_clean(), "{policy:?}: {report:?}");
+        assert_eq!((report.volumes, report.physical_blocks), (0, 0), "{policy:?}");
     }
 }
 
 #[test]
 fn check_counts_the_references_of_many_clones() {
-    sharing().into_iter().for_each(check_counts);
+    Policy::ALL.into_iter().for_each(check_counts);
 }
 
-fn check_counts(backend: BackendKind) {
+fn check_counts(policy: Policy) {
     let simulation = Simulation::new(1);
-    let pool = pool_of(backend, &simulation, tuning());
+    let pool = pool_of(policy, &simulation, tuning());
     for number in 0..500 {
         pool.clone_volume("a", &format!("c{number}")).unwrap();
     }

@@ -4,8 +4,8 @@
 use crate::common::hold::Call;
 use crate::common::simulated::{METADATA, Simulation};
 use crate::common::{BLOCK, content, open, options_with, read, trim, tuning, write};
-use gemelo_format::{BackendKind, DedupMode};
-use gemelo_volume::{Pool, Tuning, Volume, VolumeError};
+use gemelo_format::{DedupMode, Policy};
+use gemelo_volume::{Pool, Tuning, Volume};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,9 +22,9 @@ const FAR: u64 = 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A pool whose cache has pages of the volume "b" alone.
-fn cold_pool(backend: BackendKind) -> (Simulation, Pool, Volume) {
+fn cold_pool(policy: Policy) -> (Simulation, Pool, Volume) {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 2 * BLOCKS)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 2 * BLOCKS)).unwrap();
     let tuning = Tuning { cache_bytes: 256 << 10, ..tuning() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     for (name, blocks) in [("a", BLOCKS), ("b", FAR_BLOCKS * FAR)] {
@@ -90,54 +90,16 @@ fn nobody_waits_for_the_pages_that_a_command_reads() {
         ("resize", |pool, _| pool.resize_volume("a", 64 * BLOCK as u64).unwrap()),
         ("remove", |pool, _| pool.remove_volume("a").unwrap()),
     ];
-    for backend in [BackendKind::Table, BackendKind::BTree, BackendKind::Compact] {
+    for policy in [Policy::Dtb, Policy::Cbt, Policy::Compact] {
         for (name, work) in works {
-            let (simulation, pool, b) = cold_pool(backend);
+            let (simulation, pool, b) = cold_pool(policy);
             let a = pool.volume("a").unwrap();
             let (held, passed) = held_reads(&simulation, &b, || work(&pool, &a));
             // A snapshot that shares the map of its source reads nothing.
-            let reads = name != "snapshot" || backend == BackendKind::BTree;
-            assert_eq!(held > 0, reads, "{backend:?}: reads in a {name}");
-            assert_eq!(passed, held, "{backend:?}: a read waited for one of a {name}");
+            let reads = name != "snapshot";
+            assert_eq!(held > 0, reads, "{policy:?}: reads in a {name}");
+            assert_eq!(passed, held, "{policy:?}: a read waited for one of a {name}");
             assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         }
     }
-}
-
-/// While a copy is being made, its name is taken, and its source can neither be removed nor cut.
-/// The other backends share maps, so that a copy is made at once.
-#[test]
-fn a_copy_that_is_being_made_has_its_name_and_keeps_its_source() {
-    let (simulation, pool, _b) = cold_pool(BackendKind::BTree);
-    let hold = simulation.hold(METADATA, Call::Read);
-    let (taken, is_removed) = thread::scope(|scope| {
-        let copier = scope.spawn(|| pool.snapshot_volume("a", "s"));
-        hold.wait();
-        let taker = scope.spawn(|| {
-            let create = pool.create_volume("s", BLOCK as u64, DedupMode::Inline);
-            [create, pool.rename_volume("b", "s"), pool.snapshot_volume("b", "s")]
-        });
-        let remover = scope.spawn(|| pool.remove_volume("a"));
-        // A command that is not refused waits for the held read.
-        let until = Instant::now() + Duration::from_secs(1);
-        while !taker.is_finished() && Instant::now() < until {
-            thread::yield_now();
-        }
-        thread::sleep(Duration::from_millis(100));
-        let is_removed = remover.is_finished();
-        hold.release();
-        copier.join().unwrap().unwrap();
-        remover.join().unwrap().unwrap();
-        let taken = taker.join().unwrap();
-        (taken, is_removed)
-    });
-    for outcome in taken {
-        let is_refused = matches!(outcome, Err(VolumeError::VolumeExists { .. }));
-        assert!(is_refused, "{outcome:?}");
-    }
-    assert!(!is_removed, "the source was removed while it was copied");
-    let bytes = read(&pool.volume("s").unwrap(), 0, (BLOCKS as usize) * BLOCK).unwrap();
-    let is_right = |(lbn, block): (u64, &[u8])| block == content(1 + lbn, BLOCK);
-    assert!((0..).zip(bytes.chunks(BLOCK)).all(is_right));
-    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }

@@ -4,7 +4,7 @@ use crate::common::simulated::Simulation;
 use crate::common::{BLOCK, content, flush, open, options_with, trim, tuning, write};
 use gemelo_base::{Monitor, Recorder, Silent, StopFlag, SystemClock};
 use gemelo_disk::FileDisk;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError};
 use std::path::Path;
@@ -17,9 +17,9 @@ fn collect(pool: &Pool) -> u64 {
 
 #[test]
 fn what_was_freed_is_given_back_once_and_what_was_never_used_not_at_all() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let simulation = Simulation::new(1);
-        Pool::format(&simulation.disks(), &options_with(backend, 5000)).unwrap();
+        Pool::format(&simulation.disks(), &options_with(policy, 5000)).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         assert_eq!((collect(&pool), simulation.discarded_bytes()), (0, 0), "a fresh pool");
         pool.create_volume("a", 1000 * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -45,7 +45,7 @@ fn what_was_freed_is_given_back_once_and_what_was_never_used_not_at_all() {
 #[test]
 fn what_was_freed_before_an_opening_is_given_back_by_the_first_pass() {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(BackendKind::Log, 5000)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(Policy::Compact, 5000)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", 1000 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -110,7 +110,7 @@ fn a_file_is_asked_what_it_holds() {
 #[test]
 fn it_ends_under_load() {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(BackendKind::Log, 4000)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(Policy::Compact, 4000)).unwrap();
     let tuning = Tuning { background: true, write_buffer_bytes: 1 << 20, ..tuning() };
     let clock = Arc::new(SystemClock::new());
     let pool = Pool::open_disks(simulation.disks(), tuning, clock).unwrap();

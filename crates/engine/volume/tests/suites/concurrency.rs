@@ -13,7 +13,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskWrite, FileDisk};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::collections::HashSet;
@@ -187,7 +187,7 @@ fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
             &path,
             &PoolOptions {
                 journal_bytes: Some(64 << 10),
-                ..options_with(BackendKind::ALL[seed as usize % BackendKind::ALL.len()], 140)
+                ..options_with(Policy::ALL[seed as usize % Policy::ALL.len()], 140)
             },
         )
         .unwrap();
@@ -249,7 +249,7 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
         let simulation = Simulation::new(seed);
         Pool::format(
             &simulation.disks(),
-            &options_with(BackendKind::ALL[seed as usize % BackendKind::ALL.len()], 120),
+            &options_with(Policy::ALL[seed as usize % Policy::ALL.len()], 120),
         )
         .unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
@@ -312,7 +312,7 @@ fn contents_that_several_threads_write_at_once_are_stored_once() {
     let directory = tempfile::tempdir().unwrap();
     let disk = |name: &str| FileDisk::create(&directory.path().join(name)).unwrap();
     let disks = PoolDisks::new(Arc::new(SlowDisk(disk("data"))), Arc::new(disk("metadata")));
-    Pool::format(&disks, &options_with(BackendKind::Log, THREADS * CONTENTS + 100)).unwrap();
+    Pool::format(&disks, &options_with(Policy::Compact, THREADS * CONTENTS + 100)).unwrap();
     let pool = Pool::open_disks(disks, Tuning::default(), Arc::new(ManualClock::new())).unwrap();
     let barrier = std::sync::Barrier::new(THREADS as usize);
     std::thread::scope(|scope| {

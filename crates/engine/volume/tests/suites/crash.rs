@@ -12,7 +12,7 @@ use crate::common::{
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, WordForm};
+use gemelo_format::{Policy, WordForm};
 use gemelo_store::{BlockStore, OpenStore};
 use gemelo_volume::{InlineOverload, Pool, PoolOptions, Tuning};
 
@@ -22,13 +22,13 @@ const POOL_BLOCKS: u64 = 150;
 const PACKED_BLOCKS: u64 = 80;
 /// Successive crashes of one pool.
 const CRASHES: u64 = 5;
-/// Pools of each backend.
+/// Pools of each policy.
 const ROUNDS: u64 = 800;
 /// The most steps between two crashes.
 const MAX_STEPS: u64 = 400;
 
-fn pool_of(backend: BackendKind) -> PoolOptions {
-    options_with(backend, POOL_BLOCKS)
+fn pool_of(policy: Policy) -> PoolOptions {
+    options_with(policy, POOL_BLOCKS)
 }
 
 /// Runs a pool until it has crashed several times. Returns the number of crashes, of blocks that
@@ -117,23 +117,23 @@ fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64
     eprintln!(
         "{:?}: {crashes} crashes, {moved} blocks moved, {cleaned} emptied, {recompressed} \
          compressed again",
-        options.backend
+        options.policy
     );
     assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");
     [cleaned, recompressed]
 }
 
-fn crash_with(backend: BackendKind) {
-    crash_again_and_again(&pool_of(backend), BlockStore::open, ROUNDS);
+fn crash_with(policy: Policy) {
+    crash_again_and_again(&pool_of(policy), BlockStore::open, ROUNDS);
 }
 
-gemelo_format::test_each_backend!(what_was_flushed_survives_every_crash, crash_with);
+gemelo_format::test_each_policy!(what_was_flushed_survives_every_crash, crash_with);
 
 /// Words of maps with PBNs of 36 bits and checksums of 28.
 #[test]
 fn what_was_flushed_survives_every_crash_of_a_pool_that_may_become_large() {
     let max_capacity_bytes = Some(WordForm::Wide.end() * BLOCK as u64);
-    let options = PoolOptions { max_capacity_bytes, ..pool_of(BackendKind::Compact) };
+    let options = PoolOptions { max_capacity_bytes, ..pool_of(Policy::Compact) };
     assert!(options.is_wide());
     crash_again_and_again(&options, BlockStore::open, ROUNDS / 2);
 }
@@ -141,8 +141,8 @@ fn what_was_flushed_survives_every_crash_of_a_pool_that_may_become_large() {
 /// Neither the engine nor the checker may assume the place or the form of a content.
 #[test]
 fn what_was_flushed_survives_crashes_over_another_store() {
-    for backend in BackendKind::ALL {
-        crash_again_and_again(&pool_of(backend), ScatterStore::open, ROUNDS / 8);
+    for policy in Policy::ALL {
+        crash_again_and_again(&pool_of(policy), ScatterStore::open, ROUNDS / 8);
     }
 }
 
@@ -150,10 +150,10 @@ fn what_was_flushed_survives_crashes_over_another_store() {
 #[test]
 fn what_was_flushed_survives_crashes_where_contents_are_compressed() {
     let (mut cleaned, mut recompressed) = (0, 0);
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for compression in COMPRESSIONS {
             let compression = Some(compression);
-            let options = PoolOptions { compression, ..options_with(backend, PACKED_BLOCKS) };
+            let options = PoolOptions { compression, ..options_with(policy, PACKED_BLOCKS) };
             let [emptied, again] = crash_again_and_again(&options, BlockStore::open, ROUNDS / 16);
             cleaned += emptied;
             recompressed += again;

@@ -14,8 +14,7 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check, check_within};
 use gemelo_device::DeviceError;
 use gemelo_format::{
-    BackendKind, DedupMode, Layout, PoolSeed, Root, Slot, build_chain, find_roots, read_chain,
-    read_superblock,
+    DedupMode, Policy, PoolSeed, Root, Slot, build_chain, find_roots, read_chain, read_superblock,
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
@@ -25,12 +24,10 @@ use gemelo_volume::{
 
 const PAGE: usize = 4096;
 
-/// Every backend, with a few seeds each.
-fn lives(usual: u64) -> impl Iterator<Item = (BackendKind, u64)> {
+/// Every policy, with a few seeds each.
+fn lives(usual: u64) -> impl Iterator<Item = (Policy, u64)> {
     let seeds = 0..rounds(usual);
-    BackendKind::ALL
-        .into_iter()
-        .flat_map(move |backend| seeds.clone().map(move |seed| (backend, seed)))
+    Policy::ALL.into_iter().flat_map(move |policy| seeds.clone().map(move |seed| (policy, seed)))
 }
 
 /// Checks a pool. With little memory, in which a few dozen blocks are compared at once, the check
@@ -59,12 +56,12 @@ fn repair_with(disks: &PoolDisks, data: bool) -> Result<Vec<RepairCost>, VolumeE
 }
 
 /// Makes a pool and a model of it by random work.
-fn worked_pool(backend: BackendKind, seed: u64, is_closed: bool) -> (Simulation, Model) {
+fn worked_pool(policy: Policy, seed: u64, is_closed: bool) -> (Simulation, Model) {
     let mut random = Random::new(seed);
     let simulation = Simulation::new(seed);
     // A third of the pools compress.
     let compression = (seed % 3 == 2).then(|| any_compression(&mut random));
-    let options = PoolOptions { compression, ..options_with(backend, 300) };
+    let options = PoolOptions { compression, ..options_with(policy, 300) };
     Pool::format(&simulation.disks(), &options).unwrap();
     let mut model = Model::default();
     if seed % 2 == 1 {
@@ -128,7 +125,6 @@ enum Noticed {
 
 /// Damages a closed pool in this way.
 fn damaged(
-    backend: BackendKind,
     (images, model): (&[Vec<u8>; 2], &Model),
     what: &str,
     damage: impl FnOnce(&mut Vec<u8>),
@@ -144,17 +140,8 @@ fn damaged(
     match open(&disks, tuning()) {
         Ok(pool) => {
             let (_, lost) = compare(&pool, model, what);
-            if backend.layout() != Layout::Pages {
-                try_writes(&pool, model, what);
-                assert!(!report.is_clean() || pool.damage().is_empty() && lost == 0, "{what}");
-            } else {
-                let loses_data = report.problems.iter().any(|problem| problem.loses_data);
-                assert_eq!(pool.is_read_only(), loses_data, "{what}");
-                // An opening reads one good copy, and a check both.
-                let is_known = !report.is_clean() || pool.damage().is_empty();
-                assert!(is_known, "{what}: {:?}", pool.damage());
-                assert!(lost == 0 || pool.is_read_only(), "{what}");
-            }
+            try_writes(&pool, model, what);
+            assert!(!report.is_clean() || pool.damage().is_empty() && lost == 0, "{what}");
         }
         Err(_) => assert!(!report.is_clean(), "{what}: refused, but clean"),
     }
@@ -187,8 +174,8 @@ fn newest_root_of(simulation: &Simulation) -> [u64; 2] {
 
 #[test]
 fn no_flipped_byte_of_the_metadata_gives_wrong_data() {
-    for (backend, seed) in lives(3) {
-        let (simulation, model) = worked_pool(backend, seed, true);
+    for (policy, seed) in lives(3) {
+        let (simulation, model) = worked_pool(policy, seed, true);
         let images = simulation.images();
         let mut random = Random::new(seed);
         let mut noticed = 0;
@@ -202,8 +189,8 @@ fn no_flipped_byte_of_the_metadata_gives_wrong_data() {
             for hit in [&twins[..1], &twins[1..], &twins[..]] {
                 let within = random.below(PAGE as u64) as usize;
                 let bit = 1u8 << random.below(8);
-                let what = format!("{backend:?}, seed {seed}, pages {hit:?}, byte {within}");
-                let found = damaged(backend, (&images, &model), &what, |metadata| {
+                let what = format!("{policy:?}, seed {seed}, pages {hit:?}, byte {within}");
+                let found = damaged((&images, &model), &what, |metadata| {
                     hit.iter().for_each(|offset| metadata[offset + within] ^= bit);
                 });
                 assert!(*hit != newest_root || found == Noticed::RootLost, "{what}: {found:?}");
@@ -216,18 +203,18 @@ fn no_flipped_byte_of_the_metadata_gives_wrong_data() {
 
 #[test]
 fn no_cut_off_metadata_gives_wrong_data() {
-    BackendKind::ALL.into_iter().for_each(cut_off);
+    Policy::ALL.into_iter().for_each(cut_off);
 }
 
-fn cut_off(backend: BackendKind) {
-    let (simulation, model) = worked_pool(backend, 7, true);
+fn cut_off(policy: Policy) {
+    let (simulation, model) = worked_pool(policy, 7, true);
     let images = simulation.images();
     let used = used_pages(&images[1]);
     let pages = 0..images[1].len() / PAGE;
     for length in pages.filter(|page| used.contains(page) || page % 16 == 0).map(|page| page * PAGE)
     {
-        let what = format!("{backend:?} cut to {length} bytes");
-        damaged(backend, (&images, &model), &what, |metadata| metadata.truncate(length));
+        let what = format!("{policy:?} cut to {length} bytes");
+        damaged((&images, &model), &what, |metadata| metadata.truncate(length));
     }
 }
 
@@ -374,11 +361,11 @@ fn history_that_is_lost_never_shows_what_another_block_holds() {
 
 #[test]
 fn a_damaged_content_is_found_by_a_scrub_and_by_verified_reads() {
-    BackendKind::ALL.into_iter().for_each(damage_content);
+    Policy::ALL.into_iter().for_each(damage_content);
 }
 
-fn damage_content(backend: BackendKind) {
-    let (simulation, _) = worked_pool(backend, 3, true);
+fn damage_content(policy: Policy) {
+    let (simulation, _) = worked_pool(policy, 3, true);
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("scrubbed", 4 * BLOCK as u64, DedupMode::Inline).unwrap();
     let mark = content(777, BLOCK);
@@ -409,19 +396,19 @@ fn damage_content(backend: BackendKind) {
 
 #[test]
 fn the_data_store_of_another_pool_is_refused() {
-    let (one, _) = worked_pool(BackendKind::Log, 1, true);
-    let (two, _) = worked_pool(BackendKind::Table, 2, true);
+    let (one, _) = worked_pool(Policy::Compact, 1, true);
+    let (two, _) = worked_pool(Policy::Dtb, 2, true);
     let disks = PoolDisks::new(one.disks().data, two.disks().metadata);
     assert!(open(&disks, tuning()).is_err());
 }
 
 #[test]
 fn a_crashed_pool_passes_the_check() {
-    for (backend, seed) in lives(20) {
-        let (simulation, mut model) = worked_pool(backend, seed, false);
+    for (policy, seed) in lives(20) {
+        let (simulation, mut model) = worked_pool(policy, seed, false);
         let simulation = simulation.after_crash(seed);
         let report = check_with(&simulation.disks(), true);
-        assert!(report.is_clean(), "{backend:?}, seed {seed}: {:?}", report.problems);
+        assert!(report.is_clean(), "{policy:?}, seed {seed}: {:?}", report.problems);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         check_recovered(&pool, &mut model);
         let stat = pool.stat().unwrap();
@@ -466,8 +453,7 @@ fn replace_table(metadata: &mut Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) {
 
 #[test]
 fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
-    let cached = BackendKind::ALL.into_iter().filter(|backend| backend.layout() != Layout::Pages);
-    let images: Vec<_> = cached.map(|backend| worked_pool(backend, 1, true).0.images()).collect();
+    let images = Policy::ALL.map(|policy| worked_pool(policy, 1, true).0.images());
     for (images, seed) in
         images.iter().flat_map(|images| (0..rounds(100)).map(move |seed| (images, seed)))
     {

@@ -5,7 +5,7 @@ use crate::common::repeat::Repeat;
 use crate::common::simulated::{Fault, Simulation};
 use crate::common::{first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
-use gemelo_format::BackendKind;
+use gemelo_format::Policy;
 use gemelo_volume::{Pool, StopReason};
 use std::io::ErrorKind;
 
@@ -13,10 +13,10 @@ use std::io::ErrorKind;
 const MIN_CALLS: u64 = 100;
 
 /// Runs a pool with a fault, then without one, and opens it again after a crash.
-fn live(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
+fn live(policy: Policy, seed: u64, fault: Fault) -> u64 {
     let mut random = Random::new(seed);
     let simulation = Simulation::new(seed);
-    Pool::format(&simulation.disks(), &options_with(backend, 150)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 150)).unwrap();
     let mut model = Model::default();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     simulation.set_fault(fault);
@@ -37,7 +37,7 @@ fn live(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
         };
         assert!(stopped.as_ref().is_none_or(is_in_doubt), "{stopped:?}");
         if !is_healed && stopped.is_none() {
-            // The fault may hit this very call if the backend reads from the disk. It occurs once.
+            // The fault may hit this very call if the policy reads from the disk. It occurs once.
             let wrong = pool.prove(10).or_else(|_| pool.prove(10)).unwrap();
             assert_eq!(wrong, Vec::<String>::new());
         }
@@ -54,18 +54,16 @@ fn live(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
     calls
 }
 
-/// Every backend, with a few seeds each.
-fn lives() -> impl Iterator<Item = (BackendKind, u64)> {
+/// Every policy, with a few seeds each.
+fn lives() -> impl Iterator<Item = (Policy, u64)> {
     let seeds = first_seed()..first_seed() + rounds(1);
-    BackendKind::ALL
-        .into_iter()
-        .flat_map(move |backend| seeds.clone().map(move |seed| (backend, seed)))
+    Policy::ALL.into_iter().flat_map(move |policy| seeds.clone().map(move |seed| (policy, seed)))
 }
 
-fn live_with(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
+fn live_with(policy: Policy, seed: u64, fault: Fault) -> u64 {
     let _repeat = Repeat::of(seed);
-    std::panic::catch_unwind(|| live(backend, seed, fault)).unwrap_or_else(|panic| {
-        eprintln!("{backend:?}, {fault:?}");
+    std::panic::catch_unwind(|| live(policy, seed, fault)).unwrap_or_else(|panic| {
+        eprintln!("{policy:?}, {fault:?}");
         std::panic::resume_unwind(panic);
     })
 }
@@ -73,11 +71,11 @@ fn live_with(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
 #[test]
 fn an_error_at_any_call_costs_the_request_and_nothing_else() {
     let mut all_calls = 0;
-    for (backend, seed) in lives() {
-        let calls = live_with(backend, seed, Fault::Never);
+    for (policy, seed) in lives() {
+        let calls = live_with(policy, seed, Fault::Never);
         all_calls += calls;
         for call in 1..=calls {
-            live_with(backend, seed, Fault::ErrorAt(call, ErrorKind::Other));
+            live_with(policy, seed, Fault::ErrorAt(call, ErrorKind::Other));
         }
     }
     // A single seed may have few.
@@ -87,9 +85,9 @@ fn an_error_at_any_call_costs_the_request_and_nothing_else() {
 
 #[test]
 fn a_full_disk_refuses_what_needs_space_until_there_is_some() {
-    for (backend, seed) in lives() {
+    for (policy, seed) in lives() {
         for call in 1..150 {
-            live_with(backend, seed, Fault::FullFrom(call));
+            live_with(policy, seed, Fault::FullFrom(call));
         }
     }
 }

@@ -7,7 +7,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskWrite, FileDisk};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::collections::HashSet;
@@ -68,9 +68,9 @@ impl DiskLayer for SparseDisk {
     }
 }
 
-fn options(backend: BackendKind) -> PoolOptions {
+fn options(policy: Policy) -> PoolOptions {
     PoolOptions {
-        backend,
+        policy,
         capacity_bytes: 100_000 * BLOCK as u64,
         journal_bytes: Some(128 << 10),
         ..PoolOptions::default()
@@ -120,8 +120,8 @@ fn write_until_full(volume: &Volume, random: &mut Random) {
 
 /// Fills a pool until all writes fail, each time with other blocks left on the file system, and
 /// makes room again by a removal.
-fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: impl Fn() -> u64) {
-    Pool::format(disks, &options(backend)).unwrap();
+fn get_out(disks: &PoolDisks, policy: Policy, make_full: impl Fn(), room: impl Fn() -> u64) {
+    Pool::format(disks, &options(policy)).unwrap();
     let mut random = Random::new(7);
     let pool = open(disks);
     for name in ["a", "b"] {
@@ -138,18 +138,18 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
     drop(pool);
     let pool = open(disks);
     trim(&pool.volume("b").unwrap(), 1000 * BLOCK as u64, 200 * BLOCK as u64).unwrap();
-    pool.remove_volume("a").unwrap_or_else(|error| panic!("{backend:?}: {error}"));
+    pool.remove_volume("a").unwrap_or_else(|error| panic!("{policy:?}: {error}"));
     pool.close().unwrap();
     let before = room();
     let pool = open(disks);
     pool.gc(None, &Silent, &StopFlag::new()).unwrap();
     let freed = room() - before;
-    assert!(freed > BLOCKS * 9 / 10, "{backend:?}: {freed} blocks are free again");
+    assert!(freed > BLOCKS * 9 / 10, "{policy:?}: {freed} blocks are free again");
     let volume = pool.volume("b").unwrap();
     fill(&volume, &mut random, 500);
     flush(&volume).unwrap();
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
-    assert!(kept(&pool) == before_all, "{backend:?}: what was flushed is there");
+    assert!(kept(&pool) == before_all, "{policy:?}: what was flushed is there");
     pool.remove_volume("b").unwrap();
     pool.close().unwrap();
     let options = CheckOptions { data: true };
@@ -158,7 +158,7 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
 
 #[test]
 fn a_full_file_system_takes_removals_at_every_level() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         // Numbers of blocks left within the last MiB.
         for level in [0, 1, 9, 100, 170, 256] {
             let directory = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ fn a_full_file_system_takes_removals_at_every_level() {
             };
             let disks = PoolDisks::new(disk("data"), disk("metadata"));
             let room = || *left.lock().unwrap();
-            get_out(&disks, backend, || *left.lock().unwrap() = level, room);
+            get_out(&disks, policy, || *left.lock().unwrap() = level, room);
         }
     }
 }
@@ -209,7 +209,7 @@ fn a_full_tmpfs_takes_removals() {
             let bytes = (room() - level) * BLOCK as u64;
             rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
         };
-        get_out(&disks, BackendKind::ALL[number % BackendKind::ALL.len()], make_full, room);
+        get_out(&disks, Policy::ALL[number % Policy::ALL.len()], make_full, room);
         drop(disks);
         std::fs::remove_dir_all(&pool).unwrap();
     }

@@ -12,7 +12,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_format::{
-    BackendKind, Compression, DedupMode, Fingerprint, FingerprintKind, Fingerprinter, PackedPlace,
+    Compression, DedupMode, Fingerprint, FingerprintKind, Fingerprinter, PackedPlace, Policy,
     read_superblock,
 };
 use gemelo_store::{Copies, PoolDisks};
@@ -155,9 +155,9 @@ fn what_has_another_copy_is_whole_after_a_repair_and_after_a_scrub() {
 /// A block that cannot be read at all, and a data disk that has lost its end, are healed as well.
 #[test]
 fn a_block_that_is_gone_is_healed() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         // The copy of the off-line volume lies before the damaged block.
-        let simulation = pool_with_copy(&options_with(backend, 100), DedupMode::Off);
+        let simulation = pool_with_copy(&options_with(policy, 100), DedupMode::Off);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         pool.create_volume("later", 64 * BLOCK as u64, DedupMode::Off).unwrap();
         write(&pool.volume("later").unwrap(), 0, &content(9, BLOCK)).unwrap();
@@ -174,10 +174,10 @@ fn a_block_that_is_gone_is_healed() {
         let simulation = Simulation::of_images(1, [data, metadata]);
         let plan = repair_data(&simulation.disks()).unwrap();
         // The last copy has no fingerprint, so nothing proves which content it had.
-        assert_eq!(plan.healed_blocks, [places[0] as u64], "{backend:?}");
+        assert_eq!(plan.healed_blocks, [places[0] as u64], "{policy:?}");
         let costs: Vec<_> =
             plan.costs.iter().map(|cost| (&*cost.volume, cost.lost_blocks)).collect();
-        assert_eq!(costs, [("other", 1)], "{backend:?}");
+        assert_eq!(costs, [("other", 1)], "{policy:?}");
         let pool = open(&simulation.disks(), tuning()).unwrap();
         assert_eq!((right(&pool, "in", SHARED), right(&pool, "other", 2)), (SHARED, 1));
     }
@@ -189,9 +189,9 @@ fn a_block_that_is_gone_is_healed() {
 fn what_nothing_proves_is_given_up() {
     let weak = PoolOptions {
         fingerprint: FingerprintKind::Xxh3Compare,
-        ..options_with(BackendKind::Log, 100)
+        ..options_with(Policy::Compact, 100)
     };
-    let strong = options_with(BackendKind::Log, 100);
+    let strong = options_with(Policy::Compact, 100);
     let packed = PoolOptions { compression: Some(Compression::Lz4), ..strong.clone() };
     let weak_packed = PoolOptions { compression: Some(Compression::Lz4), ..weak.clone() };
     for (options, which, lost) in [
@@ -262,7 +262,7 @@ fn other_members_heal_what_the_pool_has_once() {
 /// A copy that cannot be written is no loss: the repair says so, and a later one heals.
 #[test]
 fn what_could_not_be_healed_is_not_given_up() {
-    for kind in kinds().filter(|(backend, _)| *backend == BackendKind::Log) {
+    for kind in kinds().filter(|(policy, _)| *policy == Policy::Compact) {
         let simulation = pool_with_copy(&options_of(kind, 100), DedupMode::Off);
         let damaged = copies(&simulation)[0];
         flip(&simulation, damaged);

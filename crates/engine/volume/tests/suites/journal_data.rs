@@ -6,7 +6,7 @@ use crate::common::simulated::{DATA, METADATA, Simulation};
 use crate::common::{BLOCK, content, flush, open, options_with, read, trim, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{
     LossChoice, Pool, PoolOptions, RepairOptions, Tuning, Volume, VolumeError, repair,
     repair_outlook,
@@ -32,9 +32,9 @@ fn world_of(options: &PoolOptions, tuning: Tuning) -> World {
     World { simulation, pool, volume }
 }
 
-fn world(backend: BackendKind, contents: u64) -> World {
+fn world(policy: Policy, contents: u64) -> World {
     // Two blocks of the store hold headers.
-    world_of(&options_with(backend, contents + 2), tuning())
+    world_of(&options_with(policy, contents + 2), tuning())
 }
 
 impl World {
@@ -66,12 +66,12 @@ fn check_data(simulation: &Simulation) -> CheckReport {
 
 #[test]
 fn a_flush_of_few_blocks_syncs_the_journal_alone_and_survives_a_power_cut() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 100);
+    for policy in Policy::ALL {
+        let world = world(policy, 100);
         for id in 1..4 {
             let syncs = world.simulation.syncs();
             world.put_now(id, id);
-            assert_eq!(world.simulation.syncs() - syncs, 1, "{backend:?}");
+            assert_eq!(world.simulation.syncs() - syncs, 1, "{policy:?}");
         }
         let activity = world.pool.stat().unwrap().activity;
         assert_eq!(
@@ -79,14 +79,14 @@ fn a_flush_of_few_blocks_syncs_the_journal_alone_and_survives_a_power_cut() {
             (3, 3 * BLOCK as u64)
         );
         let after = world.simulation.after_worst_crash();
-        assert!(!has(&after, 1), "{backend:?}: nothing of it is in the data store");
+        assert!(!has(&after, 1), "{policy:?}: nothing of it is in the data store");
         let pool = open(&after.disks(), tuning()).unwrap();
         assert_eq!(pool.damage(), Vec::<String>::new());
-        (1..4).for_each(|id| assert!(block(&pool, id) == content(id, BLOCK), "{backend:?}"));
+        (1..4).for_each(|id| assert!(block(&pool, id) == content(id, BLOCK), "{policy:?}"));
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         // From here on the data store has it, whatever happens to the journal.
         let synced = after.after_worst_crash();
-        assert!((1..4).all(|id| has(&synced, id)), "{backend:?}: the opening wrote it and synced");
+        assert!((1..4).all(|id| has(&synced, id)), "{policy:?}: the opening wrote it and synced");
     }
 }
 
@@ -97,14 +97,14 @@ fn a_flush_of_many_blocks_or_with_the_bound_0_syncs_both_disks() {
         ..tuning()
     };
     for (bound, blocks) in [(0, 1), (4 * BLOCK as u64, 5)] {
-        let world = world_of(&options_with(BackendKind::Log, 100), limited(bound));
+        let world = world_of(&options_with(Policy::Compact, 100), limited(bound));
         (0..blocks).for_each(|lbn| world.put(lbn, 1 + lbn));
         let syncs = world.simulation.syncs();
         flush(&world.volume).unwrap();
         assert_eq!(world.simulation.syncs() - syncs, 2, "{blocks} blocks");
         assert_eq!(world.pool.stat().unwrap().activity.journal_data_commits, 0);
     }
-    let world = world_of(&options_with(BackendKind::Log, 100), limited(4 * BLOCK as u64));
+    let world = world_of(&options_with(Policy::Compact, 100), limited(4 * BLOCK as u64));
     (0..4).for_each(|lbn| world.put(lbn, 1 + lbn));
     flush(&world.volume).unwrap();
     assert_eq!(world.pool.stat().unwrap().activity.journal_data_bytes, 4 * BLOCK as u64);
@@ -113,8 +113,8 @@ fn a_flush_of_many_blocks_or_with_the_bound_0_syncs_both_disks() {
 /// A PBN is carried, freed, and given to a content that was synced and is not in the journal.
 #[test]
 fn a_replay_writes_no_carried_content_over_a_newer_one() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 30);
+    for policy in Policy::ALL {
+        let world = world(policy, 30);
         world.put_now(0, 1);
         trim(&world.volume, 0, BLOCK as u64).unwrap();
         flush(&world.volume).unwrap();
@@ -124,7 +124,7 @@ fn a_replay_writes_no_carried_content_over_a_newer_one() {
         flush(&world.volume).unwrap();
         assert_eq!(world.pool.stat().unwrap().activity.journal_data_commits, before);
         let after = world.simulation.after_worst_crash();
-        assert!(check_data(&after).is_clean(), "{backend:?}");
+        assert!(check_data(&after).is_clean(), "{policy:?}");
         let pool = open(&after.disks(), tuning()).unwrap();
         (0..30).for_each(|lbn| assert!(block(&pool, lbn) == content(100 + lbn, BLOCK)));
     }
@@ -134,8 +134,8 @@ fn a_replay_writes_no_carried_content_over_a_newer_one() {
 /// commit names.
 #[test]
 fn a_block_that_is_carried_twice_has_the_newer_content() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 3);
+    for policy in Policy::ALL {
+        let world = world(policy, 3);
         world.put_now(0, 1);
         world.put_now(1, 2);
         world.put_now(0, 0);
@@ -145,17 +145,17 @@ fn a_block_that_is_carried_twice_has_the_newer_content() {
         world.put(4, 5);
         let after = world.simulation.after_kill();
         let pool = open(&after.disks(), tuning()).unwrap();
-        assert!(block(&pool, 2) == content(3, BLOCK), "{backend:?}");
+        assert!(block(&pool, 2) == content(3, BLOCK), "{policy:?}");
         assert!([0, 1, 3, 4].iter().all(|lbn| block(&pool, *lbn) == vec![0; BLOCK]));
-        assert!(!has(&after, 2), "{backend:?}: a free block is not written");
+        assert!(!has(&after, 2), "{policy:?}: a free block is not written");
         assert!(check_data(&after).is_clean());
     }
 }
 
 #[test]
 fn a_checkpoint_syncs_the_data_store_before_it_gives_the_journal_up() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 100);
+    for policy in Policy::ALL {
+        let world = world(policy, 100);
         world.put_now(0, 1);
         world.pool.checkpoint().unwrap();
         assert_eq!(world.pool.stat().unwrap().journal_used_bytes, 0);
@@ -167,50 +167,50 @@ fn a_checkpoint_syncs_the_data_store_before_it_gives_the_journal_up() {
         let pool = open(&after.disks(), tuning()).unwrap();
         pool.checkpoint().unwrap();
         let again = open(&after.after_worst_crash().disks(), tuning()).unwrap();
-        assert!(block(&again, 1) == content(2, BLOCK), "{backend:?}");
+        assert!(block(&again, 1) == content(2, BLOCK), "{policy:?}");
     }
 }
 
 /// The sync of a checkpoint fails: the checkpoint must not count, and the pool stops.
 #[test]
 fn a_checkpoint_whose_data_sync_fails_leaves_the_journal() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 100);
+    for policy in Policy::ALL {
+        let world = world(policy, 100);
         world.put_now(0, 1);
         world.simulation.fail_next(DATA, Call::Sync, 0..u64::MAX);
         assert!(world.pool.checkpoint().is_err());
-        assert!(matches!(world.pool.flush(), Err(VolumeError::Stopped { .. })), "{backend:?}");
+        assert!(matches!(world.pool.flush(), Err(VolumeError::Stopped { .. })), "{policy:?}");
         assert!(block(&world.pool, 0) == content(1, BLOCK), "it is readable");
         let after = world.simulation.after_kill();
         let pool = open(&after.disks(), tuning()).unwrap();
-        assert!(block(&pool, 0) == content(1, BLOCK), "{backend:?}");
+        assert!(block(&pool, 0) == content(1, BLOCK), "{policy:?}");
         pool.checkpoint().unwrap();
         let again = open(&after.after_worst_crash().disks(), tuning()).unwrap();
-        assert!(block(&again, 0) == content(1, BLOCK), "{backend:?}");
+        assert!(block(&again, 0) == content(1, BLOCK), "{policy:?}");
     }
 }
 
 #[test]
 fn a_carried_content_that_cannot_be_written_stops_the_pool_and_is_not_lost() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 100);
+    for policy in Policy::ALL {
+        let world = world(policy, 100);
         world.put_now(0, 1);
         // All tries fail: two before the sync, and two of the sync itself.
         (0..4).for_each(|_| world.simulation.fail_next(DATA, Call::Write, 0..u64::MAX));
         assert!(world.pool.checkpoint().is_err());
-        assert!(block(&world.pool, 0) == content(1, BLOCK), "{backend:?}: it is readable");
+        assert!(block(&world.pool, 0) == content(1, BLOCK), "{policy:?}: it is readable");
         assert!(write(&world.volume, 0, &content(2, BLOCK)).is_err());
         let after = world.simulation.after_kill();
         let pool = open(&after.disks(), tuning()).unwrap();
-        assert!(block(&pool, 0) == content(1, BLOCK), "{backend:?}");
+        assert!(block(&pool, 0) == content(1, BLOCK), "{policy:?}");
     }
 }
 
 /// The length of a file may not be durable although the journal is.
 #[test]
 fn a_data_store_that_ends_before_journal_data_is_whole() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 100);
+    for policy in Policy::ALL {
+        let world = world(policy, 100);
         world.put(0, 1);
         world.pool.checkpoint().unwrap();
         world.put_now(1, 2);
@@ -221,10 +221,10 @@ fn a_data_store_that_ends_before_journal_data_is_whole() {
             let simulation = Simulation::of_images(1, [short, metadata.clone()]);
             let report = check_data(&simulation);
             let has_lost = report.problems.iter().any(|problem| problem.loses_data);
-            assert_eq!(has_lost, !is_whole, "{backend:?}: {:?}", report.problems);
+            assert_eq!(has_lost, !is_whole, "{policy:?}: {:?}", report.problems);
             let pool = open(&simulation.disks(), tuning()).unwrap();
             assert_eq!(pool.is_read_only(), !is_whole, "{:?}", pool.damage());
-            assert!(block(&pool, 1) == content(2, BLOCK), "{backend:?}, {blocks} blocks");
+            assert!(block(&pool, 1) == content(2, BLOCK), "{policy:?}, {blocks} blocks");
             assert!(!is_whole || block(&pool, 0) == content(1, BLOCK));
         }
     }
@@ -232,25 +232,25 @@ fn a_data_store_that_ends_before_journal_data_is_whole() {
 
 #[test]
 fn readers_that_write_nothing_see_journal_data() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 100);
+    for policy in Policy::ALL {
+        let world = world(policy, 100);
         (0..5).for_each(|lbn| world.put_now(lbn, 1 + lbn));
         let after = world.simulation.after_worst_crash();
         let images = after.images();
         let report = check_data(&after);
-        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+        assert!(report.is_clean(), "{policy:?}: {:?}", report.problems);
         assert_eq!(report.checked_contents, 5);
         let outlook = repair_outlook(&after.disks(), true, &Silent, &StopFlag::new()).unwrap();
-        assert_eq!(outlook.roll_back.costs, [], "{backend:?}");
+        assert_eq!(outlook.roll_back.costs, [], "{policy:?}");
         let pool = open(&after.disks(), Tuning { read_only: true, ..tuning() }).unwrap();
         (0..5).for_each(|lbn| assert!(block(&pool, lbn) == content(1 + lbn, BLOCK)));
         drop(pool);
-        assert!(after.images() == images, "{backend:?}: nothing was written");
+        assert!(after.images() == images, "{policy:?}: nothing was written");
         let options = RepairOptions { data: true, choice: LossChoice::Skip };
         let plan = repair(&after.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert_eq!(plan.costs, []);
         let repaired = after.after_worst_crash();
-        assert!(check_data(&repaired).is_clean(), "{backend:?}");
+        assert!(check_data(&repaired).is_clean(), "{policy:?}");
         let pool = open(&repaired.disks(), tuning()).unwrap();
         (0..5).for_each(|lbn| assert!(block(&pool, lbn) == content(1 + lbn, BLOCK)));
     }
@@ -260,9 +260,9 @@ fn readers_that_write_nothing_see_journal_data() {
 /// in which something is lost.
 #[test]
 fn a_ring_that_is_full_again_and_again_loses_nothing() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for blocks in [1, 3, 6, 7] {
-            let world = world(backend, 150);
+            let world = world(policy, 150);
             let mut next = 1;
             for _ in 0..40 {
                 let first = next;
@@ -273,12 +273,12 @@ fn a_ring_that_is_full_again_and_again_loses_nothing() {
                 let shot = world.simulation.durable();
                 let pool = open(&shot.disks(), tuning()).unwrap();
                 for lbn in 0..blocks {
-                    assert!(block(&pool, lbn) == content(first + lbn, BLOCK), "{backend:?}");
+                    assert!(block(&pool, lbn) == content(first + lbn, BLOCK), "{policy:?}");
                 }
             }
             let stat = world.pool.stat().unwrap();
-            assert!(stat.generation > 3, "{backend:?}: the ring was full now and then");
-            assert!(stat.activity.journal_data_commits >= 30, "{backend:?}, {blocks} blocks");
+            assert!(stat.generation > 3, "{policy:?}: the ring was full now and then");
+            assert!(stat.activity.journal_data_commits >= 30, "{policy:?}, {blocks} blocks");
         }
     }
 }
@@ -288,8 +288,8 @@ fn a_ring_that_is_full_again_and_again_loses_nothing() {
 fn commits_carry_16_mib_at_most_between_two_syncs_of_the_data_store() {
     const MAX_BYTES: u64 = 16 << 20;
     let options =
-        PoolOptions { journal_bytes: Some(96 << 20), ..options_with(BackendKind::Log, 50_000) };
-    let tuning = Tuning { write_buffer_bytes: 1 << 20, ..tuning() };
+        PoolOptions { journal_bytes: Some(96 << 20), ..options_with(Policy::Compact, 50_000) };
+    let tuning = Tuning { write_buffer_bytes: 1 << 20, cache_bytes: 64 << 20, ..tuning() };
     let world = world_of(&options, tuning);
     let generation = world.pool.stat().unwrap().generation;
     let (mut carried, mut total) = (0, 0);
@@ -325,8 +325,8 @@ fn lose(images: &mut [Vec<u8>; 2], number: u64) {
 /// the repair is done: the other choice needs it.
 #[test]
 fn a_repair_that_was_cut_off_has_overwritten_no_content_of_the_other_choice() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 20);
+    for policy in Policy::ALL {
+        let world = world(policy, 20);
         let number = || world.pool.stat().unwrap().activity.commits;
         let before = number();
         world.put_now(0, 1);
@@ -345,14 +345,14 @@ fn a_repair_that_was_cut_off_has_overwritten_no_content_of_the_other_choice() {
                 repair(&damaged.disks(), with(LossChoice::RollBack), &Silent, &StopFlag::new());
             let after = damaged.after_crash(call);
             if open(&after.disks(), tuning()).is_ok() {
-                assert!(first.is_ok() || call > 1, "{backend:?}");
+                assert!(first.is_ok() || call > 1, "{policy:?}");
                 break;
             }
-            assert!(first.is_err(), "{backend:?}, call {call}");
+            assert!(first.is_err(), "{policy:?}, call {call}");
             repair(&after.disks(), with(LossChoice::Skip), &Silent, &StopFlag::new()).unwrap();
             let pool = open(&after.disks(), tuning()).unwrap();
             for lbn in 0..20 {
-                assert!(block(&pool, lbn) == content(100 + lbn, BLOCK), "{backend:?} {call}");
+                assert!(block(&pool, lbn) == content(100 + lbn, BLOCK), "{policy:?} {call}");
             }
         }
     }
@@ -363,8 +363,8 @@ fn a_repair_that_was_cut_off_has_overwritten_no_content_of_the_other_choice() {
 /// other one needs the content that is there.
 #[test]
 fn a_repair_that_was_cut_off_has_healed_no_block_of_the_other_choice() {
-    for backend in BackendKind::ALL {
-        let world = world(backend, 21);
+    for policy in Policy::ALL {
+        let world = world(policy, 21);
         let pool = &world.pool;
         pool.create_volume("copy", BLOCK as u64, DedupMode::Off).unwrap();
         write(&pool.volume("copy").unwrap(), 0, &content(1, BLOCK)).unwrap();
@@ -381,7 +381,7 @@ fn a_repair_that_was_cut_off_has_healed_no_block_of_the_other_choice() {
         let (mut cut_off, mut healed) = (0, 0);
         for call in 1.. {
             let damaged = Simulation::of_images(call, images.clone());
-            assert!(open(&damaged.disks(), tuning()).is_err(), "{backend:?}: a commit is lost");
+            assert!(open(&damaged.disks(), tuning()).is_err(), "{policy:?}: a commit is lost");
             damaged.set_fault(crate::common::simulated::Fault::CrashAt(call));
             let with = |choice| RepairOptions { data: false, choice };
             let first =
@@ -396,14 +396,14 @@ fn a_repair_that_was_cut_off_has_healed_no_block_of_the_other_choice() {
                 }
                 continue;
             }
-            assert!(first.is_err(), "{backend:?}, call {call}");
+            assert!(first.is_err(), "{policy:?}, call {call}");
             cut_off += 1;
             repair(&after.disks(), with(LossChoice::Skip), &Silent, &StopFlag::new()).unwrap();
             let pool = open(&after.disks(), tuning()).unwrap();
             for lbn in 0..20 {
-                assert!(block(&pool, lbn) == content(100 + lbn, BLOCK), "{backend:?} {call}");
+                assert!(block(&pool, lbn) == content(100 + lbn, BLOCK), "{policy:?} {call}");
             }
         }
-        assert!(cut_off > 0 && healed > 0, "{backend:?}: {cut_off} cut off, {healed} healed");
+        assert!(cut_off > 0 && healed > 0, "{policy:?}: {cut_off} cut off, {healed} healed");
     }
 }

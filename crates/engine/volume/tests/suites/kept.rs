@@ -1,4 +1,4 @@
-//! The format on disk: a pool of each backend is kept in `tests/pools`, and must be read as it was
+//! The format on disk: a pool of each policy is kept in `tests/pools`, and must be read as it was
 //! written. A change of the format replaces these pools:
 //! `GEMELO_TEST_KEEP=1 cargo nextest run -p gemelo-volume kept::`.
 
@@ -6,15 +6,15 @@ use crate::common::simulated::Simulation;
 use crate::common::{BLOCK, content, flush, open, options_with, read, tuning, write};
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, Birth, DedupMode, Origin, VolumeId};
+use gemelo_format::{Birth, DedupMode, Origin, Policy, VolumeId};
 use gemelo_volume::Pool;
 use std::path::PathBuf;
 
 /// Compression of the kept pools, which are mostly zeros.
 const LEVEL: i32 = 19;
 
-fn path(backend: BackendKind, disk: &str) -> PathBuf {
-    let name = format!("{}.{disk}.zst", backend.name());
+fn path(policy: Policy, disk: &str) -> PathBuf {
+    let name = format!("{}.{disk}.zst", policy.name());
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/pools").join(name)
 }
 
@@ -23,9 +23,9 @@ fn blocks(ids: impl IntoIterator<Item = u64>) -> Vec<u8> {
 }
 
 /// Makes a pool with volumes of every mode. A part is in the checkpoint, and a part in the journal.
-fn write_pool(backend: BackendKind) -> [Vec<u8>; 2] {
+fn write_pool(policy: Policy) -> [Vec<u8>; 2] {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 500)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 500)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     let names = [("inline", DedupMode::Inline), ("off", DedupMode::Off)];
     for (name, mode) in names {
@@ -60,43 +60,43 @@ fn expected() -> Vec<(&'static str, DedupMode, Origin, Vec<u8>)> {
 
 /// Replaces the kept pools.
 fn keep_anew() {
-    for backend in BackendKind::ALL {
-        for (disk, bytes) in ["data", "metadata"].into_iter().zip(write_pool(backend)) {
+    for policy in Policy::ALL {
+        for (disk, bytes) in ["data", "metadata"].into_iter().zip(write_pool(policy)) {
             let packed = zstd::encode_all(bytes.as_slice(), LEVEL).unwrap();
-            std::fs::write(path(backend, disk), packed).unwrap();
+            std::fs::write(path(policy, disk), packed).unwrap();
         }
     }
 }
 
 #[test]
-fn a_kept_pool_of_each_backend_is_read_as_it_was_written() {
+fn a_kept_pool_of_each_policy_is_read_as_it_was_written() {
     if std::env::var_os("GEMELO_TEST_KEEP").is_some() {
         keep_anew();
     }
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let images = ["data", "metadata"].map(|disk| {
-            let file = std::fs::File::open(path(backend, disk)).unwrap();
+            let file = std::fs::File::open(path(policy, disk)).unwrap();
             zstd::decode_all(file).unwrap()
         });
         let simulation = Simulation::of_images(1, images);
         let options = CheckOptions { data: true };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
-        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
-        assert!(report.commits > 0, "{backend:?}: a part is in the journal");
+        assert!(report.is_clean(), "{policy:?}: {:?}", report.problems);
+        assert!(report.commits > 0, "{policy:?}: a part is in the journal");
         let pool = open(&simulation.disks(), tuning()).unwrap();
-        assert!(pool.damage().is_empty(), "{backend:?}: {:?}", pool.damage());
+        assert!(pool.damage().is_empty(), "{policy:?}: {:?}", pool.damage());
         let found = pool.volumes();
         let expected = expected();
-        assert_eq!(found.len(), expected.len(), "{backend:?}");
+        assert_eq!(found.len(), expected.len(), "{policy:?}");
         for (found, (name, mode, origin, bytes)) in found.into_iter().zip(expected) {
             let created_s = Some(ManualClock::ORIGIN_S);
             let record = found.record;
-            assert_eq!((record.name.as_str(), record.mode), (name, mode), "{backend:?}");
-            assert_eq!(record.birth, Birth { created_s, origin }, "{backend:?}, {name}");
+            assert_eq!((record.name.as_str(), record.mode), (name, mode), "{policy:?}");
+            assert_eq!(record.birth, Birth { created_s, origin }, "{policy:?}, {name}");
             assert_eq!(record.read_only, name == "snapshot");
             let volume = pool.volume(name).unwrap();
-            assert!(read(&volume, 0, bytes.len()).unwrap() == bytes, "{backend:?}, {name}");
+            assert!(read(&volume, 0, bytes.len()).unwrap() == bytes, "{policy:?}, {name}");
         }
-        assert_eq!(pool.prove(5).unwrap(), Vec::<String>::new(), "{backend:?}");
+        assert_eq!(pool.prove(5).unwrap(), Vec::<String>::new(), "{policy:?}");
     }
 }

@@ -12,7 +12,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_disk::Disk;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{ArrangeReport, LayoutTuning, Pool, Tuning, Volume, VolumeLayout};
 use std::sync::Arc;
@@ -32,13 +32,13 @@ struct World {
 }
 
 impl World {
-    fn new(backend: BackendKind, mode: DedupMode) -> Self {
-        Self::with(Simulation::new(1), backend, mode, tuning())
+    fn new(policy: Policy, mode: DedupMode) -> Self {
+        Self::with(Simulation::new(1), policy, mode, tuning())
     }
 
-    fn with(simulation: Simulation, backend: BackendKind, mode: DedupMode, tuning: Tuning) -> Self {
+    fn with(simulation: Simulation, policy: Policy, mode: DedupMode, tuning: Tuning) -> Self {
         let disks = simulation.disks();
-        Pool::format(&disks, &options_with(backend, POOL_BLOCKS)).unwrap();
+        Pool::format(&disks, &options_with(policy, POOL_BLOCKS)).unwrap();
         let pool = open(&disks, tuning).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, mode).unwrap();
         let volume = pool.volume("a").unwrap();
@@ -100,16 +100,16 @@ fn scatter(volume: &Volume) -> Vec<u8> {
 
 #[test]
 fn a_scattered_volume_becomes_sequential_again() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for mode in [DedupMode::Off, DedupMode::Inline, DedupMode::Offline] {
-            let world = World::new(backend, mode);
+            let world = World::new(policy, mode);
             world.pool.find(&Silent, &StopFlag::new()).unwrap();
             let before = world.pool.stat().unwrap();
-            assert!(world.share() < 0.05, "{backend:?} {mode:?}: {}", world.share());
+            assert!(world.share() < 0.05, "{policy:?} {mode:?}: {}", world.share());
             let report = world.arrange();
             assert_eq!((report.moved_blocks, report.overtaken_blocks), (BLOCKS, 0));
             assert!(report.runs_before > 500 && report.runs_after < 6, "{report:?}");
-            assert!(world.share() > 0.95, "{backend:?} {mode:?}: {}", world.share());
+            assert!(world.share() > 0.95, "{policy:?} {mode:?}: {}", world.share());
             world.assert_intact();
             flush(&world.volume).unwrap();
             let after = world.pool.stat().unwrap();
@@ -123,9 +123,9 @@ fn a_scattered_volume_becomes_sequential_again() {
 
 #[test]
 fn the_index_leads_to_the_moved_blocks() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for has_checkpoint in [false, true] {
-            let world = World::new(backend, DedupMode::Inline);
+            let world = World::new(policy, DedupMode::Inline);
             world.pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
             if has_checkpoint {
                 world.pool.checkpoint().unwrap();
@@ -137,7 +137,7 @@ fn the_index_leads_to_the_moved_blocks() {
             let physical = world.pool.stat().unwrap().physical_blocks;
             let other = world.pool.volume("b").unwrap();
             write(&other, 0, &world.expected).unwrap();
-            assert_eq!(other.stat().duplicate_blocks, BLOCKS, "{backend:?} {has_checkpoint}");
+            assert_eq!(other.stat().duplicate_blocks, BLOCKS, "{policy:?} {has_checkpoint}");
             assert_eq!(world.pool.stat().unwrap().physical_blocks, physical);
             assert!(read(&other, 0, world.expected.len()).unwrap() == world.expected);
             world.assert_intact();
@@ -149,9 +149,9 @@ fn the_index_leads_to_the_moved_blocks() {
 
 #[test]
 fn what_was_moved_survives_a_power_cut_after_a_flush() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for is_flushed in [false, true] {
-            let world = World::new(backend, DedupMode::Inline);
+            let world = World::new(policy, DedupMode::Inline);
             world.arrange();
             if is_flushed {
                 flush(&world.volume).unwrap();
@@ -173,7 +173,7 @@ fn what_was_moved_survives_a_power_cut_after_a_flush() {
 #[test]
 fn another_store_is_arranged_by_pbns() {
     let simulation = Simulation::new(1).with_store(ScatterStore::open);
-    let world = World::with(simulation, BackendKind::Log, DedupMode::Off, tuning());
+    let world = World::with(simulation, Policy::Compact, DedupMode::Off, tuning());
     world.arrange();
     assert!(world.share() > 0.95);
     world.assert_intact();
@@ -186,7 +186,7 @@ fn sequential_reads_seek_a_hundredth_as_often_afterwards() {
     let PoolDisks { data, metadata, .. } = simulation.disks();
     let data = Arc::new(SeekDisk::new(data));
     let disks = PoolDisks::new(Arc::clone(&data) as Arc<dyn Disk>, metadata);
-    Pool::format(&disks, &options_with(BackendKind::Log, POOL_BLOCKS)).unwrap();
+    Pool::format(&disks, &options_with(Policy::Compact, POOL_BLOCKS)).unwrap();
     let pool = open(&disks, tuning()).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -215,7 +215,7 @@ fn sequential_reads_seek_a_hundredth_as_often_afterwards() {
 
 #[test]
 fn blocks_that_the_finder_has_not_examined_are_left_to_it() {
-    let world = World::new(BackendKind::Log, DedupMode::Offline);
+    let world = World::new(Policy::Compact, DedupMode::Offline);
     assert_eq!(world.arrange().moved_blocks, 0);
     let waiting = layout_of_a(&world.pool).waiting_stretches;
     assert!(waiting > 0, "they are looked at again");
@@ -229,7 +229,7 @@ fn blocks_that_the_finder_has_not_examined_are_left_to_it() {
 
 #[test]
 fn damaged_blocks_are_never_moved() {
-    let world = World::new(BackendKind::Log, DedupMode::Inline);
+    let world = World::new(Policy::Compact, DedupMode::Inline);
     let World { simulation, pool, volume, expected } = world;
     drop(volume);
     pool.close().unwrap();
@@ -265,7 +265,7 @@ fn damaged_blocks_are_never_moved() {
 /// A block can be read again after it was found damaged. It stays suspect where it is.
 #[test]
 fn suspect_blocks_are_never_moved() {
-    let world = World::new(BackendKind::Log, DedupMode::Inline);
+    let world = World::new(Policy::Compact, DedupMode::Inline);
     let [data, _] = world.simulation.images();
     let content = &world.expected[at(5) as usize..at(6) as usize];
     let place = data.chunks(BLOCK).position(|block| block == content).unwrap() * BLOCK;
@@ -284,7 +284,7 @@ fn suspect_blocks_are_never_moved() {
 #[test]
 fn the_last_free_blocks_are_left_to_writes() {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(BackendKind::Log, 500)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(Policy::Compact, 500)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     for name in ["a", "full"] {
         pool.create_volume(name, BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
@@ -316,7 +316,7 @@ fn the_last_free_blocks_are_left_to_writes() {
 fn a_pool_without_room_is_left_alone() {
     let simulation = Simulation::new(1);
     let blocks = 500;
-    let options = options_with(BackendKind::Log, blocks);
+    let options = options_with(Policy::Compact, blocks);
     Pool::format(&simulation.disks(), &options).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
@@ -353,7 +353,7 @@ fn a_pool_without_room_is_left_alone() {
 #[test]
 fn a_volume_that_is_written_in_order_is_left_alone() {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(BackendKind::Log, POOL_BLOCKS)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(Policy::Compact, POOL_BLOCKS)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();

@@ -5,7 +5,7 @@ use crate::common::simulated::{DATA, Simulation};
 use crate::common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{DedupMode, FingerprintKind, Policy};
 use gemelo_volume::{ArrangeReport, Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -88,8 +88,8 @@ fn release_after<T>(hold: Hold, thread: &ScopedJoinHandle<'_, T>) {
 
 #[test]
 fn what_was_changed_meanwhile_is_left_alone() {
-    for backend in BackendKind::ALL {
-        let mut world = World::new(&PoolOptions { backend, ..options(300) });
+    for policy in Policy::ALL {
+        let mut world = World::new(&PoolOptions { policy, ..options(300) });
         let (report, ()) = world.while_arranging(|| {
             write(&world.a, at(3), &fresh(100)).unwrap();
             trim(&world.a, at(5), BLOCK as u64).unwrap();
@@ -114,7 +114,7 @@ fn what_was_changed_meanwhile_is_left_alone() {
         world.assert_intact();
         let shared = [fresh(11), fresh(13)].concat();
         assert!(read(&world.a, at(40), 2 * BLOCK).unwrap() == shared);
-        assert_eq!(world.pool.stat().unwrap().physical_blocks, SCATTERED, "{backend:?}");
+        assert_eq!(world.pool.stat().unwrap().physical_blocks, SCATTERED, "{policy:?}");
         flush(&world.a).unwrap();
         let World { simulation, pool, a, expected } = world;
         drop((pool, a));
@@ -129,8 +129,8 @@ fn what_was_changed_meanwhile_is_left_alone() {
 /// replaced by another one since, so that their number is the same.
 #[test]
 fn a_reference_that_was_changed_meanwhile_does_not_follow_its_old_block() {
-    for backend in BackendKind::ALL {
-        let world = World::new(&PoolOptions { backend, ..options(300) });
+    for policy in Policy::ALL {
+        let world = World::new(&PoolOptions { policy, ..options(300) });
         world.pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         let b = world.pool.volume("b").unwrap();
         write(&b, 0, &world.expected).unwrap();
@@ -146,7 +146,7 @@ fn a_reference_that_was_changed_meanwhile_does_not_follow_its_old_block() {
         let mut of_b = world.expected.clone();
         of_b[at(5) as usize..at(6) as usize].copy_from_slice(&fresh(200));
         of_b[at(7) as usize..at(8) as usize].fill(0);
-        assert!(read(&b, 0, of_b.len()).unwrap() == of_b, "{backend:?}: a change is undone");
+        assert!(read(&b, 0, of_b.len()).unwrap() == of_b, "{policy:?}: a change is undone");
         assert!(read(&b, at(40), 2 * BLOCK).unwrap() == [fresh(5), fresh(7)].concat());
         assert!(read(&world.a, at(42), BLOCK).unwrap() == fresh(9));
     }
@@ -189,21 +189,21 @@ fn changes_of_a_whole_volume_wait_for_a_chunk() {
         ("mode", |pool| pool.set_mode("a", DedupMode::Offline)),
         ("remove", |pool| pool.remove_volume("a")),
     ];
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for (what, change) in changes {
-            let world = World::new(&PoolOptions { backend, ..options(300) });
+            let world = World::new(&PoolOptions { policy, ..options(300) });
             let (_, changed) = world.while_arranging(|| change(&world.pool));
             changed.unwrap();
             assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new(), "{what}");
             let physical = world.pool.stat().unwrap().physical_blocks;
-            assert!(physical <= SCATTERED, "{backend:?} {what}: {physical} blocks are stored");
-            assert_eq!(physical == 0, what == "remove", "{backend:?} {what}");
+            assert!(physical <= SCATTERED, "{policy:?} {what}: {physical} blocks are stored");
+            assert_eq!(physical == 0, what == "remove", "{policy:?} {what}");
             for name in ["a", "copy"] {
                 let Ok(volume) = world.pool.volume(name) else { continue };
                 let blocks = if what == "resize" { 20 } else { SCATTERED };
                 let length = at(blocks) as usize;
                 let found = read(&volume, 0, length).unwrap();
-                assert!(found == world.expected[..length], "{backend:?} {what} {name}");
+                assert!(found == world.expected[..length], "{policy:?} {what} {name}");
             }
         }
     }
@@ -236,8 +236,8 @@ fn a_writer_shares_a_content_whose_block_is_moved_meanwhile() {
 /// removed in between, and another volume still refers to the blocks.
 #[test]
 fn blocks_that_a_removed_volume_had_as_well_are_left_alone() {
-    for backend in BackendKind::ALL {
-        let world = World::new(&PoolOptions { backend, ..options(300) });
+    for policy in Policy::ALL {
+        let world = World::new(&PoolOptions { policy, ..options(300) });
         for name in ["b", "gone", "c"] {
             world.pool.create_volume(name, BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
             let volume = world.pool.volume(name).unwrap();
@@ -249,7 +249,7 @@ fn blocks_that_a_removed_volume_had_as_well_are_left_alone() {
         let (report, ()) = world.while_arranging(|| world.pool.remove_volume("gone").unwrap());
         assert_eq!((report.moved_blocks, report.overtaken_blocks), (SCATTERED, SCATTERED));
         world.assert_intact();
-        assert_eq!(arrange(&world.pool).moved_blocks, SCATTERED, "{backend:?}");
+        assert_eq!(arrange(&world.pool).moved_blocks, SCATTERED, "{policy:?}");
         world.assert_intact();
     }
 }

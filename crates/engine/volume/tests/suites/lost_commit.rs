@@ -12,8 +12,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_format::{
-    BackendKind, Compression, DedupMode, FlushMarks, PoolSeed, StoreKind, find_roots,
-    read_superblock,
+    Compression, DedupMode, FlushMarks, Policy, PoolSeed, StoreKind, find_roots, read_superblock,
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
@@ -33,8 +32,8 @@ const STORY_BLOCKS: u64 = 72;
 const JOURNAL_BYTES: usize = 512 << 10;
 
 /// The options of a small pool, so that commits wrap around.
-fn options(backend: BackendKind, blocks: u64) -> PoolOptions {
-    PoolOptions { journal_bytes: Some(JOURNAL_BYTES as u64), ..options_with(backend, blocks) }
+fn options(policy: Policy, blocks: u64) -> PoolOptions {
+    PoolOptions { journal_bytes: Some(JOURNAL_BYTES as u64), ..options_with(policy, blocks) }
 }
 
 fn check_data(disks: &PoolDisks) -> CheckReport {
@@ -98,11 +97,16 @@ fn marked(simulation: &Simulation) -> u64 {
     marks[0].max(marks[1])
 }
 
+/// Settings with which hundreds of changes ask for no checkpoint.
+fn tuned() -> Tuning {
+    Tuning { cache_bytes: 4 << 20, ..tuning() }
+}
+
 /// A pool with a commit of some blocks after its checkpoint, long enough for several pages.
-fn long_commit(backend: BackendKind) -> (Simulation, Vec<u8>) {
+fn long_commit(policy: Policy) -> (Simulation, Vec<u8>) {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options(backend, 600)).unwrap();
-    let pool = open(&simulation.disks(), tuning()).unwrap();
+    Pool::format(&simulation.disks(), &options(policy, 600)).unwrap();
+    let pool = open(&simulation.disks(), tuned()).unwrap();
     pool.create_volume("a", 512 * BLOCK as u64, DedupMode::Inline).unwrap();
     pool.checkpoint().unwrap();
     let bytes: Vec<u8> = (1..=400).flat_map(|id| content(id, BLOCK)).collect();
@@ -114,8 +118,8 @@ fn long_commit(backend: BackendKind) -> (Simulation, Vec<u8>) {
 
 #[test]
 fn a_commit_whose_copies_are_damaged_at_different_pages_is_mended() {
-    for backend in BackendKind::ALL {
-        let (simulation, bytes) = long_commit(backend);
+    for policy in Policy::ALL {
+        let (simulation, bytes) = long_commit(policy);
         let images = simulation.images();
         let (copies, pages) = commits(&images[1]).into_values().next_back().unwrap();
         assert!(pages > 2, "the commit has several pages");
@@ -127,7 +131,7 @@ fn a_commit_whose_copies_are_damaged_at_different_pages_is_mended() {
             assert!(check_data(&simulation.disks()).is_clean());
             let pool = open(&simulation.disks(), tuning()).unwrap();
             let found = read(&pool.volume("a").unwrap(), 0, bytes.len()).unwrap();
-            assert!(found == bytes, "{backend:?}: pages {first} and {second}");
+            assert!(found == bytes, "{policy:?}: pages {first} and {second}");
         }
         // A header that is damaged is taken from the other copy.
         let mut images = images.clone();
@@ -136,17 +140,17 @@ fn a_commit_whose_copies_are_damaged_at_different_pages_is_mended() {
         let simulation = Simulation::of_images(1, images);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let found = read(&pool.volume("a").unwrap(), 0, bytes.len()).unwrap();
-        assert!(found == bytes, "{backend:?}: a header and a page");
+        assert!(found == bytes, "{policy:?}: a header and a page");
     }
 }
 
 #[test]
 fn a_mended_commit_that_another_one_follows_is_reported_and_written_again() {
-    let (simulation, bytes) = long_commit(BackendKind::Log);
-    let pool = open(&simulation.after_kill().disks(), tuning()).unwrap();
+    let (simulation, bytes) = long_commit(Policy::Compact);
+    let pool = open(&simulation.after_kill().disks(), tuned()).unwrap();
     drop(pool);
     let again = Simulation::of_images(1, simulation.images());
-    let pool = open(&again.disks(), tuning()).unwrap();
+    let pool = open(&again.disks(), tuned()).unwrap();
     let volume = pool.volume("a").unwrap();
     write(&volume, 500 * BLOCK as u64, &content(900, BLOCK)).unwrap();
     flush(&volume).unwrap();
@@ -161,14 +165,14 @@ fn a_mended_commit_that_another_one_follows_is_reported_and_written_again() {
     let plan = repair_with(&damaged.disks(), LossChoice::RollBack).unwrap();
     assert_eq!(plan, RepairPlan::default(), "a repair gives up nothing");
     assert!(check_data(&damaged.disks()).is_clean());
-    let pool = open(&damaged.disks(), tuning()).unwrap();
+    let pool = open(&damaged.disks(), tuned()).unwrap();
     assert!(read(&pool.volume("a").unwrap(), 0, bytes.len()).unwrap() == bytes);
 }
 
 /// A pool whose last commit, which overwrote a block, was marked by the background while idle.
-fn idle_pool(backend: BackendKind) -> Simulation {
+fn idle_pool(policy: Policy) -> Simulation {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options(backend, 100)).unwrap();
+    Pool::format(&simulation.disks(), &options(policy, 100)).unwrap();
     let tuning = Tuning {
         background: true,
         commit_interval: Duration::from_secs(3600),
@@ -204,18 +208,18 @@ fn idle_pool(backend: BackendKind) -> Simulation {
 
 #[test]
 fn a_last_commit_that_is_damaged_after_an_idle_second_is_not_taken_for_the_end() {
-    for backend in BackendKind::ALL {
-        let simulation = idle_pool(backend);
+    for policy in Policy::ALL {
+        let simulation = idle_pool(policy);
         let mut images = simulation.images();
         lose(&mut images, newest_commit(&simulation));
         let damaged = Simulation::of_images(1, images.clone());
         let opened = open(&damaged.disks(), tuning());
         assert!(
             matches!(opened, Err(VolumeError::Damaged { .. })),
-            "{backend:?}: older content was taken for the newest"
+            "{policy:?}: older content was taken for the newest"
         );
         let report = check_data(&damaged.disks());
-        assert!(report.problems.iter().any(|problem| problem.loses_data), "{backend:?}");
+        assert!(report.problems.iter().any(|problem| problem.loses_data), "{policy:?}");
         let outlook = repair_outlook(&damaged.disks(), false, &Silent, &StopFlag::new()).unwrap();
         let lost = outlook.lost_history.unwrap();
         assert_eq!((lost.commits, lost.can_skip, outlook.skip), (1, false, None));
@@ -224,7 +228,7 @@ fn a_last_commit_that_is_damaged_after_an_idle_second_is_not_taken_for_the_end()
         assert!(check_data(&damaged.disks()).is_clean());
         let pool = open(&damaged.disks(), tuning()).unwrap();
         let volume = pool.volume("a").unwrap();
-        assert_eq!(read(&volume, 0, BLOCK).unwrap(), content(1, BLOCK), "{backend:?}");
+        assert_eq!(read(&volume, 0, BLOCK).unwrap(), content(1, BLOCK), "{policy:?}");
         // The numbers of commits go on beyond the mark, so that it says nothing about new ones.
         write(&volume, 0, &content(3, BLOCK)).unwrap();
         flush(&volume).unwrap();
@@ -237,14 +241,14 @@ fn a_last_commit_that_is_damaged_after_an_idle_second_is_not_taken_for_the_end()
             metadata[offset as usize + 4090] ^= 1;
         }
         let unmarked = Simulation::of_images(1, [data, metadata]);
-        assert!(open(&unmarked.disks(), tuning()).is_ok(), "{backend:?}: no mark, no damage");
+        assert!(open(&unmarked.disks(), tuning()).is_ok(), "{policy:?}: no mark, no damage");
     }
 }
 
 #[test]
 fn a_mark_goes_with_the_next_commit_once_a_second_and_takes_no_sync() {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options(BackendKind::Log, 100)).unwrap();
+    Pool::format(&simulation.disks(), &options(Policy::Compact, 100)).unwrap();
     let clock = Arc::new(ManualClock::new());
     let pool = Pool::open_disks(simulation.disks(), tuning(), Arc::clone(&clock) as _).unwrap();
     pool.create_volume("a", 8 * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -280,13 +284,13 @@ fn a_mark_goes_with_the_next_commit_once_a_second_and_takes_no_sync() {
 fn lose_commits(compression: Option<Compression>, count: u64) {
     let first = first_seed();
     let (mut skipped, mut exact, mut errors) = (0, 0, 0);
-    for backend in BackendKind::ALL {
-        let options = PoolOptions { compression, ..options(backend, STORY_BLOCKS) };
+    for policy in Policy::ALL {
+        let options = PoolOptions { compression, ..options(policy, STORY_BLOCKS) };
         for seed in first..first + rounds(count) {
             let _repeat = Repeat::of(seed);
             let story = Story::tell(&options, seed);
             for number in story.can_be_lost() {
-                let what = format!("{backend:?}, seed {seed}, commit {number}");
+                let what = format!("{policy:?}, seed {seed}, commit {number}");
                 let mut images = story.simulation.images();
                 lose(&mut images, number);
                 let damaged = Simulation::of_images(1, images.clone());
@@ -320,8 +324,8 @@ fn both_repairs_of_a_lost_commit_keep_their_promises_where_contents_are_compress
 
 #[test]
 fn a_repair_that_is_cut_off_can_be_begun_again_with_the_other_choice() {
-    for backend in BackendKind::ALL {
-        let story = Story::tell(&options(backend, STORY_BLOCKS), 3);
+    for policy in Policy::ALL {
+        let story = Story::tell(&options(policy, STORY_BLOCKS), 3);
         let number = *story.can_be_lost().last().unwrap();
         let mut images = story.simulation.images();
         lose(&mut images, number);
@@ -331,7 +335,7 @@ fn a_repair_that_is_cut_off_can_be_begun_again_with_the_other_choice() {
             let options = RepairOptions { data: false, choice: LossChoice::RollBack };
             let is_done = repair(&damaged.disks(), options, &Silent, &StopFlag::new()).is_ok();
             let after = damaged.after_crash(call);
-            let what = format!("{backend:?}, call {call}");
+            let what = format!("{policy:?}, call {call}");
             let is_repaired = open(&after.disks(), tuning()).is_ok();
             if !is_repaired {
                 skip(&story, &after.images(), number, &what);
@@ -347,7 +351,7 @@ fn a_repair_that_is_cut_off_can_be_begun_again_with_the_other_choice() {
 #[test]
 fn the_system_clock_marks_an_idle_pool() {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options(BackendKind::Log, 100)).unwrap();
+    Pool::format(&simulation.disks(), &options(Policy::Compact, 100)).unwrap();
     let tuning = Tuning { background: true, ..tuning() };
     let pool = Pool::open_disks(simulation.disks(), tuning, Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("a", 8 * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -375,8 +379,8 @@ fn open_unreadable(
 
 #[test]
 fn a_commit_is_replayed_if_one_of_its_copies_can_be_read() {
-    for backend in BackendKind::ALL {
-        let (simulation, bytes) = long_commit(backend);
+    for policy in Policy::ALL {
+        let (simulation, bytes) = long_commit(policy);
         let images = simulation.images();
         let (copies, pages) = commits(&images[1]).into_values().next_back().unwrap();
         let whole = |copy: usize| (copies[copy]..copies[copy] + pages).collect::<Vec<_>>();
@@ -386,7 +390,7 @@ fn a_commit_is_replayed_if_one_of_its_copies_can_be_read() {
         cases.push(vec![copies[1] + pages]);
         for case in cases {
             let (simulation, pool) = open_unreadable(&images, &case);
-            let what = format!("{backend:?}: pages {case:?} of {copies:?}");
+            let what = format!("{policy:?}: pages {case:?} of {copies:?}");
             let pool = pool.unwrap_or_else(|error| panic!("{what}: {error}"));
             let found = read(&pool.volume("a").unwrap(), 0, bytes.len()).unwrap();
             assert!(found == bytes, "{what}");
@@ -400,8 +404,8 @@ fn a_commit_is_replayed_if_one_of_its_copies_can_be_read() {
 
 #[test]
 fn a_commit_that_may_be_in_unreadable_pages_is_not_taken_for_one_that_never_was() {
-    for backend in BackendKind::ALL {
-        let (simulation, _) = long_commit(backend);
+    for policy in Policy::ALL {
+        let (simulation, _) = long_commit(policy);
         let images = simulation.images();
         let (copies, pages) = commits(&images[1]).into_values().next_back().unwrap();
         let mut rotten = images.clone();
@@ -411,7 +415,7 @@ fn a_commit_that_may_be_in_unreadable_pages_is_not_taken_for_one_that_never_was(
             [(&images, both(0)), (&images, both(pages - 1)), (&rotten, vec![copies[0] + 1])];
         for (images, case) in cases {
             let (_, pool) = open_unreadable(images, &case);
-            let error = pool.err().unwrap_or_else(|| panic!("{backend:?}: {case:?} of {copies:?}"));
+            let error = pool.err().unwrap_or_else(|| panic!("{policy:?}: {case:?} of {copies:?}"));
             assert!(matches!(error, VolumeError::Io { .. }), "{error}");
         }
     }

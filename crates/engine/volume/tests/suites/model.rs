@@ -14,7 +14,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{DedupMode, FingerprintKind, Policy};
 use gemelo_store::{BlockStore, OpenStore};
 use gemelo_volume::{FinderTuning, InlineOverload, Pool, PoolOptions, Tuning, Volume, VolumeError};
 
@@ -54,9 +54,8 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
     ];
     for seed in first_seed()..first_seed() + rounds(40) {
         let _repeat = Repeat::of(seed);
-        let backend = BackendKind::ALL[seed as usize / 4 % BackendKind::ALL.len()];
-        let options =
-            PoolOptions { fingerprint: kinds[seed as usize % 4], backend, ..options(180) };
+        let policy = Policy::ALL[seed as usize / 4 % Policy::ALL.len()];
+        let options = PoolOptions { fingerprint: kinds[seed as usize % 4], policy, ..options(180) };
         let tuning = match seed % 5 {
             0 => Tuning { verify_reads: true, ..tuning() },
             1 => Tuning { verify_bytes: true, ..tuning() },

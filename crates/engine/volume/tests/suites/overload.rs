@@ -5,7 +5,7 @@ use crate::common::simulated::Simulation;
 use crate::common::{BLOCK, content, flush, open, options_with, read, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{InlineOverload, Pool, Tuning};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use std::time::Duration;
 const BLOCKS: u64 = 400;
 const DISTINCT: u64 = 60;
 
-fn policy(inline_overload: InlineOverload) -> Tuning {
+fn with_overload(inline_overload: InlineOverload) -> Tuning {
     Tuning { inline_overload, ..tuning() }
 }
 
 /// Writes all blocks, in lists of some blocks. The write buffer of [`tuning`] is full now and then.
-fn written(backend: BackendKind, tuning: Tuning) -> (Simulation, Pool, Vec<u8>) {
+fn written(policy: Policy, tuning: Tuning) -> (Simulation, Pool, Vec<u8>) {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 1000)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 1000)).unwrap();
     let pool = open(&simulation.disks(), tuning).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
     let mut random = Random::new(5);
@@ -44,20 +44,20 @@ fn physical(pool: &Pool) -> u64 {
 
 #[test]
 fn savings_end_equal_to_those_of_in_line_where_no_volume_is_off_line() {
-    for backend in BackendKind::ALL {
-        let (_simulation, pool, bytes) = written(backend, policy(InlineOverload::Wait));
-        assert_eq!((deferred(&pool), physical(&pool)), (0, DISTINCT), "{backend:?}");
+    for policy in Policy::ALL {
+        let (_simulation, pool, bytes) = written(policy, with_overload(InlineOverload::Wait));
+        assert_eq!((deferred(&pool), physical(&pool)), (0, DISTINCT), "{policy:?}");
         assert_eq!(pool.find(&Silent, &StopFlag::new()).unwrap().examined_blocks, 0);
         drop(pool);
-        let (_simulation, pool, same) = written(backend, policy(InlineOverload::Defer));
+        let (_simulation, pool, same) = written(policy, with_overload(InlineOverload::Defer));
         assert!(bytes == same);
         let count = deferred(&pool);
-        assert!(count > 0 && count < BLOCKS, "{backend:?}: {count} deferred");
-        assert!(physical(&pool) > DISTINCT, "{backend:?}: duplicates were stored");
-        assert_eq!(pool.volumes()[0].backlog_blocks, count, "{backend:?}");
+        assert!(count > 0 && count < BLOCKS, "{policy:?}: {count} deferred");
+        assert!(physical(&pool) > DISTINCT, "{policy:?}: duplicates were stored");
+        assert_eq!(pool.volumes()[0].backlog_blocks, count, "{policy:?}");
         let report = pool.find(&Silent, &StopFlag::new()).unwrap();
-        assert_eq!(report.examined_blocks, count, "{backend:?}");
-        assert_eq!(physical(&pool), DISTINCT, "{backend:?}");
+        assert_eq!(report.examined_blocks, count, "{policy:?}");
+        assert_eq!(physical(&pool), DISTINCT, "{policy:?}");
         assert!(read(&pool.volume("a").unwrap(), 0, bytes.len()).unwrap() == bytes);
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
     }
@@ -66,17 +66,17 @@ fn savings_end_equal_to_those_of_in_line_where_no_volume_is_off_line() {
 /// The marks are in memory only, and a block without a fingerprint is the durable mark.
 #[test]
 fn after_a_power_cut_the_finder_of_the_background_shares_what_was_deferred() {
-    let (simulation, pool, bytes) = written(BackendKind::Log, policy(InlineOverload::Defer));
+    let (simulation, pool, bytes) = written(Policy::Compact, with_overload(InlineOverload::Defer));
     flush(&pool.volume("a").unwrap()).unwrap();
     let stored = physical(&pool);
     let simulation = simulation.after_worst_crash();
     drop(pool);
     // With the policy `wait`, the finder leaves in-line volumes alone.
-    let pool = open(&simulation.disks(), policy(InlineOverload::Wait)).unwrap();
+    let pool = open(&simulation.disks(), with_overload(InlineOverload::Wait)).unwrap();
     assert_eq!(pool.find(&Silent, &StopFlag::new()).unwrap().examined_blocks, 0);
     assert_eq!(physical(&pool), stored);
     pool.close().unwrap();
-    let tuning = Tuning { background: true, ..policy(InlineOverload::Defer) };
+    let tuning = Tuning { background: true, ..with_overload(InlineOverload::Defer) };
     let clock = Arc::new(ManualClock::new());
     let pool = Pool::open_disks(simulation.disks(), tuning, clock).unwrap();
     for _ in 0..400 {
@@ -92,7 +92,8 @@ fn after_a_power_cut_the_finder_of_the_background_shares_what_was_deferred() {
 #[test]
 fn only_blocks_of_in_line_volumes_are_deferred() {
     for mode in [DedupMode::Off, DedupMode::Offline] {
-        let (_simulation, pool, bytes) = written(BackendKind::Log, policy(InlineOverload::Defer));
+        let (_simulation, pool, bytes) =
+            written(Policy::Compact, with_overload(InlineOverload::Defer));
         let before = deferred(&pool);
         assert!(before > 0);
         pool.set_mode("a", mode).unwrap();

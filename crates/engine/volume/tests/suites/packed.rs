@@ -7,7 +7,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_format::{
-    BackendKind, Compression, DedupMode, PACKED_MAGIC, PACKED_TABLE_BYTES, SLOT_HEAD_BYTES,
+    Compression, DedupMode, PACKED_MAGIC, PACKED_TABLE_BYTES, Policy, SLOT_HEAD_BYTES,
 };
 use gemelo_volume::{Pool, PoolOptions, ScrubOptions, Tuning, VolumeError, repair_outlook};
 
@@ -105,10 +105,10 @@ fn contents_that_do_not_compress_take_their_own_blocks() {
 
 #[test]
 fn everything_is_read_in_parts_after_a_reopening_and_a_removal_frees_all_of_it() {
-    for (seed, backend) in BackendKind::ALL.into_iter().enumerate() {
+    for (seed, policy) in Policy::ALL.into_iter().enumerate() {
         let simulation = Simulation::new(seed as u64);
         let compression = COMPRESSIONS[seed % COMPRESSIONS.len()];
-        let options = PoolOptions { backend, ..packed(compression, 4096, 300) };
+        let options = PoolOptions { policy, ..packed(compression, 4096, 300) };
         let used = fill(&simulation, &options, 200, 3);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let volume = pool.volume("a").unwrap();
@@ -238,10 +238,10 @@ fn blocks_of_every_size_are_written_found_stored_again_and_read() {
         for (turn, mode) in
             [DedupMode::Off, DedupMode::Inline, DedupMode::Offline].into_iter().enumerate()
         {
-            let backend = BackendKind::ALL[(number + turn) % BackendKind::ALL.len()];
-            let what = format!("{block_bytes} bytes, {mode:?}, {backend:?}");
+            let policy = Policy::ALL[(number + turn) % Policy::ALL.len()];
+            let what = format!("{block_bytes} bytes, {mode:?}, {policy:?}");
             let simulation = Simulation::new(number as u64);
-            let options = PoolOptions { backend, ..packed(Compression::Lz4, block_bytes, 300) };
+            let options = PoolOptions { policy, ..packed(Compression::Lz4, block_bytes, 300) };
             Pool::format(&simulation.disks(), &options).unwrap();
             let bytes = block_bytes as usize;
             let at = |lbn: u64| lbn * u64::from(block_bytes);
@@ -307,9 +307,9 @@ fn large_blocks_are_not_compressed() {
 #[test]
 fn contents_whose_places_are_lost_are_healed_at_others() {
     const CONTENTS: u64 = 12;
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let simulation = Simulation::new(11);
-        let options = PoolOptions { backend, ..packed(Compression::Lz4, 4096, 300) };
+        let options = PoolOptions { policy, ..packed(Compression::Lz4, 4096, 300) };
         Pool::format(&simulation.disks(), &options).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let run: Vec<u8> = (1..=CONTENTS).flat_map(|id| content(id, 4096, 4)).collect();
@@ -333,15 +333,15 @@ fn contents_whose_places_are_lost_are_healed_at_others() {
         let pool = open(&damaged.disks(), tuning).unwrap();
         let scrub = ScrubOptions { heals: true, max_bytes_per_s: None };
         let report = pool.scrub(scrub, &Silent, &StopFlag::new()).unwrap();
-        assert!(report.is_clean() && report.healed_contents > 0, "{backend:?}: {report:?}");
+        assert!(report.is_clean() && report.healed_contents > 0, "{policy:?}: {report:?}");
         for name in ["a", "b", "c"] {
             let volume = pool.volume(name).unwrap();
-            assert!(read(&volume, 0, run.len()).unwrap() == run, "{backend:?}: {name}");
+            assert!(read(&volume, 0, run.len()).unwrap() == run, "{policy:?}: {name}");
         }
-        assert_eq!(pool.stat().unwrap().physical_blocks, 2 * CONTENTS, "{backend:?}");
+        assert_eq!(pool.stat().unwrap().physical_blocks, 2 * CONTENTS, "{policy:?}");
         assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new());
         pool.close().unwrap();
         let report = checked(&damaged);
-        assert!(report.is_sound(), "{backend:?}: {:?}", report.problems);
+        assert!(report.is_sound(), "{policy:?}: {:?}", report.problems);
     }
 }

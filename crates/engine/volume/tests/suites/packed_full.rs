@@ -1,5 +1,5 @@
 //! Pools that compress are full only when their bytes are: over block sizes, sizes of the store and
-//! backends, with contents of any compressibility, overwritten at random.
+//! policies, with contents of any compressibility, overwritten at random.
 
 use crate::common::repeat::Repeat;
 use crate::common::simulated::Simulation;
@@ -8,7 +8,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode, Policy};
 use gemelo_store::{Codec, packed_blocks};
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 
@@ -46,7 +46,7 @@ impl Noise {
 #[derive(Debug, Clone, Copy)]
 struct Case {
     seed: u64,
-    backend: BackendKind,
+    policy: Policy,
     compression: Compression,
     block: usize,
     blocks: u64,
@@ -108,7 +108,7 @@ fn fill_up(case: Case) -> u64 {
         block_bytes: case.block as u32,
         capacity_bytes: case.blocks * block_bytes,
         journal_bytes: Some(1 << 20),
-        ..options_with(case.backend, case.blocks)
+        ..options_with(case.policy, case.blocks)
     };
     Pool::format(&simulation.disks(), &options).unwrap();
     let buffer = (24 * block_bytes).max(MIN_BUFFER_BYTES);
@@ -157,9 +157,9 @@ fn compare(stores: &[(usize, u64)], wasted: fn(u64, u64) -> u64) {
     let noises = [Noise::Fixed(31), Noise::Any, Noise::Ends];
     let cases = stores.iter().flat_map(|store| noises.map(|noise| (*store, noise)));
     for (seed, ((block, blocks), noise)) in (first_seed()..).zip(cases) {
-        let backend = BackendKind::ALL[seed as usize % BackendKind::ALL.len()];
+        let policy = Policy::ALL[seed as usize % Policy::ALL.len()];
         let compression = COMPRESSIONS[seed as usize % 2];
-        let case = Case { seed, backend, compression, block, blocks, noise };
+        let case = Case { seed, policy, compression, block, blocks, noise };
         let least = fill_up(case);
         let own = blocks.isqrt().clamp(8, 256);
         let percent = least * 100 / blocks;

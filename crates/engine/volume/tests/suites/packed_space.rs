@@ -15,7 +15,7 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, Walk, check};
 use gemelo_device::DeviceError;
 use gemelo_format::{
-    BackendKind, DedupMode, MapEntry, PackedPlace, Pbn, SLOT_HEAD_BYTES, SlotHead, slot_offset,
+    DedupMode, MapEntry, PackedPlace, Pbn, Policy, SLOT_HEAD_BYTES, SlotHead, slot_offset,
 };
 use gemelo_volume::{Pool, Volume};
 use std::collections::BTreeSet;
@@ -76,11 +76,11 @@ fn the_figures_of_space_add_up_in_every_state() {
     let (mut compared, mut settled) = (0u64, 0u64);
     for seed in first_seed()..first_seed() + rounds(15) {
         let _repeat = Repeat::of(seed);
-        let backend = BackendKind::ALL[seed as usize % BackendKind::ALL.len()];
+        let policy = Policy::ALL[seed as usize % Policy::ALL.len()];
         let compression = COMPRESSIONS[seed as usize % COMPRESSIONS.len()];
         let mut random = Random::new(seed);
         let simulation = Simulation::new(seed);
-        let options = options_of((backend, Some(compression)), 180);
+        let options = options_of((policy, Some(compression)), 180);
         Pool::format(&simulation.disks(), &options).unwrap();
         let mut model = Model::default();
         // Half of the pools were full once.
@@ -93,7 +93,7 @@ fn the_figures_of_space_add_up_in_every_state() {
                 let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
                 driver.may_fail = true;
                 (0..40).for_each(|_| driver.step().unwrap());
-                let what = format!("{backend:?}, {compression}, seed {seed}, {life}.{round}");
+                let what = format!("{policy:?}, {compression}, seed {seed}, {life}.{round}");
                 compared += 1;
                 settled += u64::from(compare(&simulation, &pool, &model, &what));
             }

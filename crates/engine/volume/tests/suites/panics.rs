@@ -7,7 +7,7 @@ use crate::common::{BLOCK, content, flush, open, options_with, read, tuning, wri
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{FinderTuning, LayoutTuning, Pool, StopReason, Tuning, Volume, VolumeError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -129,7 +129,7 @@ fn a_panic_in_any_thread_of_the_pool_stops_it_and_nobody_waits() {
     for (thread, call, mode) in THREADS {
         for number in 1..4 {
             let simulation = Simulation::new(number);
-            Pool::format(&simulation.disks(), &options_with(BackendKind::Table, 2000)).unwrap();
+            Pool::format(&simulation.disks(), &options_with(Policy::Dtb, 2000)).unwrap();
             let pool = served(&simulation, mode);
             let volume = pool.volume("a").unwrap();
             simulation.panic_at(thread, call, number);
@@ -147,10 +147,10 @@ fn a_panic_in_any_thread_of_the_pool_stops_it_and_nobody_waits() {
 /// Without threads of the pool a panic hits the requests themselves, at every call that they make.
 #[test]
 fn a_panic_in_a_request_stops_the_pool_before_anything_is_acknowledged() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for number in 1.. {
             let simulation = Simulation::new(number);
-            Pool::format(&simulation.disks(), &options_with(backend, 600)).unwrap();
+            Pool::format(&simulation.disks(), &options_with(policy, 600)).unwrap();
             let pool = Arc::new(open(&simulation.disks(), tuning()).unwrap());
             pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
             let volume = pool.volume("a").unwrap();
@@ -172,7 +172,7 @@ fn a_panic_in_a_request_stops_the_pool_before_anything_is_acknowledged() {
             }));
             drop((worked, device));
             if is_whole.is_ok() {
-                assert!(simulation.forget_panic() && number > 30, "{backend:?} {number}");
+                assert!(simulation.forget_panic() && number > 30, "{policy:?} {number}");
                 break;
             }
             check_stopped(pool, volume, "", &simulation);

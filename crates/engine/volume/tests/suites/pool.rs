@@ -5,7 +5,7 @@ use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
-use gemelo_format::DedupMode;
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{Pool, PoolDirectory, PoolOptions, Tuning, VolumeError};
 use std::path::Path;
 use std::sync::Arc;
@@ -135,10 +135,16 @@ fn a_refusal_names_the_value_and_the_limit_in_the_units_of_users() {
     let path = directory.path().join("pool");
     let refused = |options: PoolOptions| Pool::create(&path, &options).unwrap_err().to_string();
     let options = PoolOptions { block_bytes: 4096, ..small() };
+    let dtb = PoolOptions { policy: Policy::Dtb, ..options.clone() };
     assert_eq!(
-        refused(PoolOptions { capacity_bytes: (1 << 44) + 4096, ..options.clone() }),
+        refused(PoolOptions { capacity_bytes: (1 << 44) + 4096, ..dtb }),
         "invalid capacity 17179869188 KiB: such a pool of 4 KiB blocks holds 16 TiB at most; \
-         larger blocks, or the backend compact, allow more"
+         larger blocks, or the policy compact, allow more"
+    );
+    assert_eq!(
+        refused(PoolOptions { capacity_bytes: (1 << 48) + 4096, ..options.clone() }),
+        "invalid capacity 274877906948 KiB: such a pool of 4 KiB blocks holds 256 TiB at most; \
+         larger blocks allow more"
     );
     assert_eq!(
         refused(PoolOptions { capacity_bytes: 5000, ..options.clone() }),

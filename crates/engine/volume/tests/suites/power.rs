@@ -8,14 +8,14 @@ use crate::common::{
     write_zeroes_now,
 };
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{Pool, Volume};
 
 const BLOCKS: usize = 16;
 
-fn new_pool(backend: BackendKind) -> (Simulation, Pool, Volume) {
+fn new_pool(policy: Policy) -> (Simulation, Pool, Volume) {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 100)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 100)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", (BLOCKS * BLOCK) as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -42,7 +42,7 @@ fn what_is_immediate_is_durable_at_once() {
         |volume, offset, length| write_now(volume, offset, &vec![0; length as usize]);
     for now in [write_now, trim_now, write_zeroes_now] {
         for (first, end) in [(2, 5), (0, BLOCKS)] {
-            let (simulation, _pool, volume) = new_pool(BackendKind::Log);
+            let (simulation, _pool, volume) = new_pool(Policy::Compact);
             let mut expected = some_bytes();
             write(&volume, 0, &expected).unwrap();
             flush(&volume).unwrap();
@@ -51,7 +51,7 @@ fn what_is_immediate_is_durable_at_once() {
             assert!(after_power_cut(&simulation) == expected, "blocks {first} to {end}");
         }
     }
-    let (simulation, _pool, volume) = new_pool(BackendKind::Log);
+    let (simulation, _pool, volume) = new_pool(Policy::Compact);
     write(&volume, 0, &some_bytes()).unwrap();
     flush(&volume).unwrap();
     // The range covers no whole block.
@@ -64,7 +64,7 @@ fn what_is_immediate_is_durable_at_once() {
 /// In a batch whose flush fails, the requests that asked for it fail, and no other.
 #[test]
 fn a_flush_that_fails_fails_the_requests_that_asked_for_it() {
-    let (simulation, _pool, volume) = new_pool(BackendKind::Log);
+    let (simulation, _pool, volume) = new_pool(Policy::Compact);
     let bytes = some_bytes();
     let request = |at: usize, durability| Request {
         operation: Operation::Write {
@@ -98,7 +98,7 @@ fn a_flush_that_fails_fails_the_requests_that_asked_for_it() {
 
 #[test]
 fn a_pool_that_has_grown_has_its_length_after_a_power_cut() {
-    let (simulation, pool, _volume) = new_pool(BackendKind::Log);
+    let (simulation, pool, _volume) = new_pool(Policy::Compact);
     pool.grow(200 * BLOCK as u64).unwrap();
     let capacity = pool.stat().unwrap().capacity_blocks;
     let after = simulation.after_worst_crash();
@@ -111,8 +111,8 @@ fn a_pool_that_has_grown_has_its_length_after_a_power_cut() {
 /// from the system's cache and shows it, so it has to make the commit durable.
 #[test]
 fn what_a_restarted_pool_shows_and_flushes_survives_a_power_cut() {
-    for backend in BackendKind::ALL {
-        let (simulation, pool, volume) = new_pool(backend);
+    for policy in Policy::ALL {
+        let (simulation, pool, volume) = new_pool(policy);
         write(&volume, 0, &some_bytes()).unwrap();
         let hold = simulation.hold(METADATA, Call::Sync);
         let after = std::thread::scope(|scope| {
@@ -125,25 +125,25 @@ fn what_a_restarted_pool_shows_and_flushes_survives_a_power_cut() {
         });
         drop(pool);
         let pool = open(&after.disks(), tuning()).unwrap();
-        assert!(bytes_of(&pool) == some_bytes(), "{backend:?}: the commit is there to be read");
+        assert!(bytes_of(&pool) == some_bytes(), "{policy:?}: the commit is there to be read");
         pool.flush().unwrap();
-        assert!(after_power_cut(&after) == some_bytes(), "{backend:?}");
+        assert!(after_power_cut(&after) == some_bytes(), "{policy:?}");
     }
 }
 
 /// The same, but the sync has failed: after that the system treats the pages as clean.
 #[test]
 fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
-    for (backend, which) in
-        BackendKind::ALL.into_iter().flat_map(|backend| [(backend, DATA), (backend, METADATA)])
+    for (policy, which) in
+        Policy::ALL.into_iter().flat_map(|policy| [(policy, DATA), (policy, METADATA)])
     {
-        let (simulation, pool, volume) = new_pool(backend);
+        let (simulation, pool, volume) = new_pool(policy);
         write(&volume, 0, &some_bytes()).unwrap();
         simulation.fail_next(which, Call::Sync, 0..u64::MAX);
         assert!(flush(&volume).is_err());
         assert!(
             flush(&volume).is_err(),
-            "{backend:?}: it is unknown which writes of disk {which} are durable"
+            "{policy:?}: it is unknown which writes of disk {which} are durable"
         );
         assert!(write(&volume, 0, &content(99, BLOCK)).is_err());
         assert!(pool.checkpoint().is_err());
@@ -155,17 +155,15 @@ fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
         write(&volume, 0, &content(77, BLOCK)).unwrap();
         flush(&volume).unwrap();
         let expected = [content(77, BLOCK), shown[BLOCK..].to_vec()].concat();
-        assert!(after_power_cut(&after) == expected, "{backend:?}, disk {which}");
+        assert!(after_power_cut(&after) == expected, "{policy:?}, disk {which}");
     }
 }
 
 /// The next process must not rely on a checkpoint whose root was not synced.
 #[test]
 fn a_checkpoint_whose_sync_failed_costs_nothing() {
-    for (backend, good_syncs) in
-        BackendKind::ALL.into_iter().flat_map(|b| (0..4).map(move |n| (b, n)))
-    {
-        let (simulation, pool, volume) = new_pool(backend);
+    for (policy, good_syncs) in Policy::ALL.into_iter().flat_map(|b| (0..4).map(move |n| (b, n))) {
+        let (simulation, pool, volume) = new_pool(policy);
         write(&volume, 0, &some_bytes()).unwrap();
         flush(&volume).unwrap();
         simulation.set_fault(crate::common::simulated::Fault::FailSync(good_syncs + 1));
@@ -178,6 +176,6 @@ fn a_checkpoint_whose_sync_failed_costs_nothing() {
         write(&volume, 0, &content(77, BLOCK)).unwrap();
         flush(&volume).unwrap();
         let expected = [content(77, BLOCK), some_bytes()[BLOCK..].to_vec()].concat();
-        assert!(after_power_cut(&after) == expected, "{backend:?}, after {good_syncs} good syncs");
+        assert!(after_power_cut(&after) == expected, "{policy:?}, after {good_syncs} good syncs");
     }
 }

@@ -8,7 +8,7 @@ use crate::common::{
     BLOCK, content, flush, open, options, read, trim, tuning, tuning_on_disk, write,
 };
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind, Layout, Root};
+use gemelo_format::{DedupMode, FingerprintKind, Policy, Root};
 use gemelo_volume::{FinderTuning, Pool, PoolOptions, Tuning, Volume};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -444,9 +444,9 @@ fn a_sync_beside_or_after_a_failed_one_acknowledges_nothing() {
 /// enough for its map to be copied piece by piece, while the writer goes on.
 #[test]
 fn a_snapshot_is_of_one_moment() {
-    for backend in BackendKind::ALL {
-        let blocks = if backend.layout() == Layout::Pages { 17_000 } else { 1500 };
-        let world = World::new(&PoolOptions { backend, ..options(2 * blocks) });
+    for policy in Policy::ALL {
+        let blocks = 1500;
+        let world = World::new(&PoolOptions { policy, ..options(2 * blocks) });
         world.pool.resize_volume("a", blocks * BLOCK as u64).unwrap();
         for lbn in (0..blocks).step_by(100) {
             write(&world.a, at(lbn), &content(1 + lbn, 100 * BLOCK)).unwrap();
@@ -469,7 +469,7 @@ fn a_snapshot_is_of_one_moment() {
             is_over.store(true, Ordering::Relaxed);
             wrong
         });
-        assert!(wrong.is_empty(), "{backend:?}: the first and the last block are of {wrong:?}");
+        assert!(wrong.is_empty(), "{policy:?}: the first and the last block are of {wrong:?}");
     }
 }
 

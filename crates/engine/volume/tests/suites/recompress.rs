@@ -6,7 +6,7 @@ use crate::common::{flush, open, options_with, read, write};
 use gemelo_base::random::Random;
 use gemelo_base::{Monitor, Silent, StopFlag, Unit};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode, Policy};
 use gemelo_volume::{Pool, PoolOptions, RecompressReport, Tuning, Volume, VolumeError};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,13 +25,13 @@ fn content(id: u64) -> Vec<u8> {
     content
 }
 
-fn packed(backend: BackendKind, blocks: u64) -> PoolOptions {
+fn packed(policy: Policy, blocks: u64) -> PoolOptions {
     PoolOptions {
         compression: Some(Compression::Lz4),
         block_bytes: BYTES as u32,
         capacity_bytes: blocks * BYTES as u64,
         journal_bytes: Some(1 << 20),
-        ..options_with(backend, blocks)
+        ..options_with(policy, blocks)
     }
 }
 
@@ -109,9 +109,9 @@ fn compression_of_a(pool: &Pool) -> Compression {
 
 #[test]
 fn contents_get_the_form_of_each_compression_in_turn() {
-    for backend in BackendKind::ALL {
-        let world = World::new(&packed(backend, 600), Compression::Off, CONTENTS);
-        assert_eq!(world.used(), CONTENTS, "{backend:?}");
+    for policy in Policy::ALL {
+        let world = World::new(&packed(policy, 600), Compression::Off, CONTENTS);
+        assert_eq!(world.used(), CONTENTS, "{policy:?}");
         let mut used = Vec::new();
         for compression in [Compression::Lz4, ZSTD, Compression::Off, ZSTD] {
             world.pool.set_compression("a", compression).unwrap();
@@ -134,12 +134,12 @@ fn contents_get_the_form_of_each_compression_in_turn() {
 
 #[test]
 fn new_contents_follow_a_change_also_after_a_reopening_and_in_a_clone() {
-    for backend in BackendKind::ALL {
-        let world = World::new(&packed(backend, 600), Compression::Lz4, 0);
+    for policy in Policy::ALL {
+        let world = World::new(&packed(policy, 600), Compression::Lz4, 0);
         assert_eq!(compression_of_a(&world.pool), Compression::Lz4);
         world.pool.set_compression("a", Compression::Off).unwrap();
         world.write(0..10);
-        assert_eq!(world.used(), 10, "{backend:?}");
+        assert_eq!(world.used(), 10, "{policy:?}");
         world.pool.clone_volume("a", "b").unwrap();
         let simulation = world.close();
         let pool = open(&simulation.disks(), tuning()).unwrap();
@@ -150,7 +150,7 @@ fn new_contents_follow_a_change_also_after_a_reopening_and_in_a_clone() {
                 let id = 1000 * (number + 1) + lbn;
                 write(&volume, (100 + lbn) * BYTES as u64, &content(id)).unwrap();
             }
-            assert_eq!(pool.stat().unwrap().used_blocks, 10 * (number + 2), "{backend:?}, {name}");
+            assert_eq!(pool.stat().unwrap().used_blocks, 10 * (number + 2), "{policy:?}, {name}");
         }
         pool.create_volume("c", 1 << 20, DedupMode::Off).unwrap();
         let volume = pool.volume("c").unwrap();
@@ -187,7 +187,7 @@ impl Monitor for StopAfter<'_> {
 
 #[test]
 fn a_run_that_was_stopped_is_continued_by_the_next_one() {
-    let world = World::new(&packed(BackendKind::Table, 1200), Compression::Off, LBNS);
+    let world = World::new(&packed(Policy::Dtb, 1200), Compression::Off, LBNS);
     world.pool.set_compression("a", ZSTD).unwrap();
     let stop = StopFlag::new();
     let monitor = StopAfter { left: AtomicU64::new(LBNS / 2), stop: &stop };
@@ -201,11 +201,11 @@ fn a_run_that_was_stopped_is_continued_by_the_next_one() {
     world.close();
 }
 
-/// Unique, shared by two LBNs, by too many, and with snapshots whose map is a copy.
+/// Unique, shared by two LBNs, by too many, and with snapshots.
 #[test]
 fn shared_contents_move_with_all_references_and_those_with_many_or_in_shared_maps_stay() {
-    for backend in BackendKind::ALL {
-        let world = World::new(&packed(backend, 600), Compression::Off, 60);
+    for policy in Policy::ALL {
+        let world = World::new(&packed(policy, 600), Compression::Off, 60);
         for lbn in 60..120 {
             write(&world.volume, lbn * BYTES as u64, &content(lbn - 59)).unwrap();
         }
@@ -226,15 +226,13 @@ fn shared_contents_move_with_all_references_and_those_with_many_or_in_shared_map
             }
         }
         drop(snapshot);
-        // A snapshot copies the map with `btree` alone.
-        let (moved, fixed) = if backend == BackendKind::BTree { (60, 40) } else { (0, 280) };
         let found = (report.moved_blocks, report.left_blocks, report.fixed_blocks);
-        assert_eq!(found, (moved, 0, fixed), "{backend:?}: {report:?}");
+        assert_eq!(found, (0, 0, 280), "{policy:?}: {report:?}");
         let stat = world.pool.stat().unwrap();
         assert_eq!((stat.logical_blocks, stat.physical_blocks), (280, 61));
         world.pool.remove_volume("s").unwrap();
         world.recompress();
-        assert!(world.used() < 30, "{backend:?}: no old place is left");
+        assert!(world.used() < 30, "{policy:?}: no old place is left");
         assert_eq!(world.pool.prove(9).unwrap(), Vec::<String>::new());
         world.close();
     }
@@ -242,7 +240,7 @@ fn shared_contents_move_with_all_references_and_those_with_many_or_in_shared_map
 
 #[test]
 fn a_full_pool_has_room_for_it() {
-    let world = World::new(&packed(BackendKind::Log, 64), Compression::Off, 0);
+    let world = World::new(&packed(Policy::Compact, 64), Compression::Off, 0);
     let mut written = 0;
     while write(&world.volume, written * BYTES as u64, &content(written + 1)).is_ok() {
         written += 1;
@@ -264,7 +262,7 @@ fn a_full_pool_has_room_for_it() {
 #[test]
 fn a_pool_that_does_not_compress_refuses() {
     let simulation = Simulation::new(1);
-    let options = PoolOptions { compression: None, ..packed(BackendKind::Log, 64) };
+    let options = PoolOptions { compression: None, ..packed(Policy::Compact, 64) };
     Pool::format(&simulation.disks(), &options).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", LBNS * BYTES as u64, DedupMode::Inline).unwrap();
@@ -282,11 +280,11 @@ fn a_pool_that_does_not_compress_refuses() {
 /// The power is cut at each call of a run in turn.
 #[test]
 fn a_crash_leaves_each_content_in_one_form() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let mut call = 0;
         loop {
             call += 1;
-            let world = World::new(&packed(backend, 300), Compression::Off, 60);
+            let world = World::new(&packed(policy, 300), Compression::Off, 60);
             world.pool.set_compression("a", Compression::Lz4).unwrap();
             world.simulation.set_fault(Fault::CrashAt(call));
             let done = world.pool.recompress(None, &Silent, &StopFlag::new());
@@ -309,6 +307,6 @@ fn a_crash_leaves_each_content_in_one_form() {
                 break;
             }
         }
-        assert!(call > 2, "{backend:?}: the power was cut {call} times");
+        assert!(call > 2, "{policy:?}: the power was cut {call} times");
     }
 }

@@ -4,17 +4,17 @@ use crate::common::hold::Call;
 use crate::common::simulated::{METADATA, Simulation};
 use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::Pool;
 
 /// A resize that fails after the volume has its new size leaves LBNs mapped beyond the end. They
 /// are no references that the arranger may change.
 #[test]
 fn blocks_are_arranged_after_a_shrink_that_failed_halfway() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for fails in [false, true] {
             let simulation = Simulation::new(1);
-            Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
+            Pool::format(&simulation.disks(), &options_with(policy, 400)).unwrap();
             let pool = open(&simulation.disks(), tuning()).unwrap();
             for name in ["a", "b"] {
                 pool.create_volume(name, 60 * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -30,12 +30,12 @@ fn blocks_are_arranged_after_a_shrink_that_failed_halfway() {
             if fails {
                 simulation.fail_next(METADATA, Call::Write, 0..u64::MAX);
             }
-            assert_eq!(pool.resize_volume("b", 10 * BLOCK as u64).is_err(), fails, "{backend:?}");
+            assert_eq!(pool.resize_volume("b", 10 * BLOCK as u64).is_err(), fails, "{policy:?}");
             let arranged = pool.arrange(None, &Silent, &StopFlag::new()).unwrap();
             // A block with a reference beyond the end has one that is not known, and stays.
-            assert!(fails || arranged.moved_blocks > 0, "{backend:?}");
+            assert!(fails || arranged.moved_blocks > 0, "{policy:?}");
             assert_eq!(pool.stopped(), None);
-            assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?} {fails}");
+            assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?} {fails}");
             pool.flush().unwrap();
             // LBNs beyond the end do not come back.
             pool.resize_volume("b", 60 * BLOCK as u64).unwrap();

@@ -4,9 +4,7 @@ use crate::common::simulated::Simulation;
 use crate::common::{BLOCK, content, open, options_with, tuning, write};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
-use gemelo_format::{
-    BackendKind, COPIES, DedupMode, MAP_PAGE_ENTRIES, PAGE_BYTES, Regions, RingPiece,
-};
+use gemelo_format::{COPIES, DedupMode, MAP_PAGE_ENTRIES, PAGE_BYTES, Policy, Regions, RingPiece};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::sync::Arc;
@@ -72,10 +70,10 @@ fn overwrite(pool: &Pool, first_id: u64) {
 }
 
 /// Lists and pages that the opening after a crash reads beyond those of one after a close.
-fn replay_reads(backend: BackendKind, max_replay_reads: u64) -> [u64; 2] {
+fn replay_reads(policy: Policy, max_replay_reads: u64) -> [u64; 2] {
     let simulation = Simulation::new(1);
     let journal_bytes = Some(JOURNAL_BYTES);
-    let options = PoolOptions { journal_bytes, ..options_with(backend, 4 * LEAVES) };
+    let options = PoolOptions { journal_bytes, ..options_with(policy, 4 * LEAVES) };
     Pool::format(&simulation.disks(), &options).unwrap();
     let tuning = Tuning { cache_bytes: 64 << 20, max_replay_reads, ..tuning() };
     let pool = open(&simulation.disks(), tuning).unwrap();
@@ -87,22 +85,22 @@ fn replay_reads(backend: BackendKind, max_replay_reads: u64) -> [u64; 2] {
     drop(pool);
     let (pool, after_crash) = counted(&simulation, tuning);
     let stat = pool.stat().unwrap();
-    assert_eq!((stat.logical_blocks, stat.physical_blocks), (LEAVES, LEAVES), "{backend:?}");
-    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+    assert_eq!((stat.logical_blocks, stat.physical_blocks), (LEAVES, LEAVES), "{policy:?}");
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?}");
     [0, 1].map(|at| after_crash[at] - after_close[at])
 }
 
 #[test]
 fn an_opening_after_a_crash_reads_a_bounded_number_of_pages() {
-    for backend in [BackendKind::Table, BackendKind::Compact] {
-        let [_, pages] = replay_reads(backend, MAX_READS);
-        assert!(pages <= MAX_READS, "{backend:?}: {pages} pages");
+    for policy in [Policy::Dtb, Policy::Compact] {
+        let [_, pages] = replay_reads(policy, MAX_READS);
+        assert!(pages <= MAX_READS, "{policy:?}: {pages} pages");
     }
 }
 
 #[test]
 fn a_replay_of_many_small_commits_reads_in_long_lists() {
-    let [lists, pages] = replay_reads(BackendKind::Compact, u64::MAX);
+    let [lists, pages] = replay_reads(Policy::Compact, u64::MAX);
     assert!(pages >= LEAVES, "{pages} pages: a page for each LBN");
     assert!(lists <= LEAVES / 20, "{lists} lists of {pages} pages");
 }

@@ -6,9 +6,7 @@ use crate::common::simulated::{METADATA, Simulation};
 use crate::common::{BLOCK, content, flush, open, options_with, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{
-    BackendKind, DedupMode, PoolSeed, Root, RootSearch, find_roots, read_superblock,
-};
+use gemelo_format::{DedupMode, Policy, PoolSeed, Root, RootSearch, find_roots, read_superblock};
 use gemelo_volume::Pool;
 
 /// The number of checkpoints: enough to write each place of a root, and later ones over older ones.
@@ -27,9 +25,9 @@ fn roots(simulation: &Simulation) -> RootSearch {
 }
 
 /// Makes several checkpoints. Returns the disks before each copy of a root is written.
-fn before_each_copy(backend: BackendKind) -> Vec<Simulation> {
+fn before_each_copy(policy: Policy) -> Vec<Simulation> {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 300)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -51,19 +49,19 @@ fn before_each_copy(backend: BackendKind) -> Vec<Simulation> {
 
 #[test]
 fn a_crash_between_a_root_and_its_copy_is_not_reported_as_damage() {
-    for backend in BackendKind::ALL {
-        for (number, crashed) in before_each_copy(backend).iter().enumerate() {
+    for policy in Policy::ALL {
+        for (number, crashed) in before_each_copy(policy).iter().enumerate() {
             let report = check_all(crashed);
-            assert!(report.is_clean(), "{backend:?}, {number}: {:?}", report.problems);
+            assert!(report.is_clean(), "{policy:?}, {number}: {:?}", report.problems);
             let pool = open(&crashed.disks(), tuning()).unwrap();
-            assert!(pool.damage().is_empty(), "{backend:?}, {number}: {:?}", pool.damage());
+            assert!(pool.damage().is_empty(), "{policy:?}, {number}: {:?}", pool.damage());
         }
     }
 }
 
 #[test]
 fn the_root_before_the_newest_is_found_while_the_copy_of_an_older_one_is_there() {
-    for crashed in before_each_copy(BackendKind::Log) {
+    for crashed in before_each_copy(Policy::Compact) {
         let RootSearch { newest, older, .. } = roots(&crashed);
         assert_eq!(older.map(|older| older.generation), Some(newest.generation - 1));
     }
@@ -71,7 +69,7 @@ fn the_root_before_the_newest_is_found_while_the_copy_of_an_older_one_is_there()
 
 #[test]
 fn a_damaged_root_and_a_damaged_copy_are_reported() {
-    for crashed in before_each_copy(BackendKind::Log) {
+    for crashed in before_each_copy(Policy::Compact) {
         drop(open(&crashed.disks(), tuning()).unwrap());
         assert!(check_all(&crashed).is_clean());
         let [page, copy] = Root::offsets(roots(&crashed).newest.generation);
@@ -90,18 +88,18 @@ fn a_damaged_root_and_a_damaged_copy_are_reported() {
 /// while it runs.
 #[test]
 fn a_copy_that_was_left_half_written_is_no_damage() {
-    for backend in BackendKind::ALL {
-        let crashed = before_each_copy(backend).pop().unwrap();
+    for policy in Policy::ALL {
+        let crashed = before_each_copy(policy).pop().unwrap();
         let images = crashed.images();
         let [root, copy] = Root::offsets(roots(&crashed).newest.generation).map(|at| at as usize);
         for bytes in (0..110).chain([511, 512, 513, 4087, 4090, 4095]) {
             let mut images = images.clone();
             images[METADATA].copy_within(root..root + bytes, copy);
             let torn = Simulation::of_images(1, images);
-            assert_eq!(roots(&torn).to_repair, [0; 0], "{backend:?}: {bytes} bytes");
+            assert_eq!(roots(&torn).to_repair, [0; 0], "{policy:?}: {bytes} bytes");
             if bytes % 30 == 0 {
                 let report = check_all(&torn);
-                assert!(report.is_clean(), "{backend:?}, {bytes}: {:?}", report.problems);
+                assert!(report.is_clean(), "{policy:?}, {bytes}: {:?}", report.problems);
                 let pool = open(&torn.disks(), tuning()).unwrap();
                 assert!(pool.damage().is_empty(), "{:?}", pool.damage());
                 drop(pool);
@@ -117,9 +115,9 @@ fn a_copy_that_was_left_half_written_is_no_damage() {
 #[test]
 fn an_error_during_the_write_of_a_copy_leaves_no_damage() {
     for seed in 0..40 {
-        let backend = BackendKind::ALL[seed as usize % BackendKind::ALL.len()];
+        let policy = Policy::ALL[seed as usize % Policy::ALL.len()];
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
+        Pool::format(&simulation.disks(), &options_with(policy, 300)).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
         pool.checkpoint().unwrap();
@@ -137,9 +135,9 @@ fn an_error_during_the_write_of_a_copy_leaves_no_damage() {
 /// A root that a flush mark names and that is nowhere was lost, also if no commit follows it.
 #[test]
 fn a_root_whose_copies_are_both_lost_is_missed() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let simulation = Simulation::new(1);
-        Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
+        Pool::format(&simulation.disks(), &options_with(policy, 300)).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
         pool.close().unwrap();
@@ -148,8 +146,8 @@ fn a_root_whose_copies_are_both_lost_is_missed() {
             images[METADATA][offset as usize..][..PAGE].fill(0);
         }
         let damaged = Simulation::of_images(1, images);
-        assert!(!check_all(&damaged).is_clean(), "{backend:?}");
-        assert!(open(&damaged.disks(), tuning()).is_err(), "{backend:?}");
+        assert!(!check_all(&damaged).is_clean(), "{policy:?}");
+        assert!(open(&damaged.disks(), tuning()).is_err(), "{policy:?}");
     }
 }
 
@@ -157,9 +155,9 @@ fn a_root_whose_copies_are_both_lost_is_missed() {
 /// stand in for it, even where the journal has all commits since.
 #[test]
 fn no_older_root_takes_the_place_of_a_lost_one_that_commits_follow() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let simulation = Simulation::new(1);
-        Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
+        Pool::format(&simulation.disks(), &options_with(policy, 300)).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();
@@ -180,11 +178,11 @@ fn no_older_root_takes_the_place_of_a_lost_one_that_commits_follow() {
             metadata[offset as usize..][..PAGE].fill(0);
         }
         let damaged = Simulation::of_images(1, [data, metadata]);
-        assert!(!check_all(&damaged).is_clean(), "{backend:?}");
+        assert!(!check_all(&damaged).is_clean(), "{policy:?}");
         let opened = open(&damaged.disks(), tuning());
         assert!(
             opened.is_err(),
-            "{backend:?}: an older root and the journal were taken for the newest state"
+            "{policy:?}: an older root and the journal were taken for the newest state"
         );
     }
 }
@@ -193,8 +191,8 @@ fn no_older_root_takes_the_place_of_a_lost_one_that_commits_follow() {
 /// copy. The checkpoint was durable before its root was written, so nothing is lost.
 #[test]
 fn a_root_in_a_place_of_the_other_parity_counts_and_is_put_right() {
-    for backend in BackendKind::ALL {
-        for crashed in before_each_copy(backend) {
+    for policy in Policy::ALL {
+        for crashed in before_each_copy(policy) {
             let RootSearch { newest, older, .. } = roots(&crashed);
             for wrong in Root::offsets(newest.generation + 1) {
                 let mut images = crashed.images();
@@ -204,17 +202,17 @@ fn a_root_in_a_place_of_the_other_parity_counts_and_is_put_right() {
                 own.iter().for_each(|at| images[METADATA][*at..][..PAGE].fill(0));
                 let misplaced = Simulation::of_images(1, images);
                 let found = roots(&misplaced);
-                assert_eq!(found.newest, newest, "{backend:?}");
-                assert_eq!(found.to_repair, Root::offsets(newest.generation), "{backend:?}");
-                assert!(found.older.is_none() || found.older == older, "{backend:?}");
+                assert_eq!(found.newest, newest, "{policy:?}");
+                assert_eq!(found.to_repair, Root::offsets(newest.generation), "{policy:?}");
+                assert!(found.older.is_none() || found.older == older, "{policy:?}");
                 let report = check_all(&misplaced);
-                assert!(report.problems.iter().all(|problem| !problem.loses_data), "{backend:?}");
-                assert_eq!(report.problems.len(), 2, "{backend:?}: {:?}", report.problems);
+                assert!(report.problems.iter().all(|problem| !problem.loses_data), "{policy:?}");
+                assert_eq!(report.problems.len(), 2, "{policy:?}: {:?}", report.problems);
                 let pool = open(&misplaced.disks(), tuning()).unwrap();
                 assert!(!pool.is_read_only() && pool.damage().len() == 2, "{:?}", pool.damage());
                 pool.close().unwrap();
                 let report = check_all(&misplaced);
-                assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+                assert!(report.is_clean(), "{policy:?}: {:?}", report.problems);
             }
         }
     }

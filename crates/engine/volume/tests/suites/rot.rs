@@ -11,7 +11,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{DedupMode, FingerprintKind, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, ScrubOptions, Tuning, record_damage,
@@ -420,7 +420,7 @@ fn a_data_store_that_lost_its_end_is_damage_and_never_zeros() {
 
 #[test]
 fn the_header_of_the_data_store_has_a_copy() {
-    let (images, expected) = worked_pool((BackendKind::Log, None), DedupMode::Inline, true);
+    let (images, expected) = worked_pool((Policy::Compact, None), DedupMode::Inline, true);
     let [mut data, metadata] = images;
     data[..BLOCK].fill(0x55);
     let simulation = Simulation::of_images(1, [data, metadata]);
@@ -435,7 +435,7 @@ fn the_header_of_the_data_store_has_a_copy() {
 
 #[test]
 fn a_flip_in_a_copy_of_a_page_that_has_one_costs_nothing() {
-    let (images, expected) = worked_pool((BackendKind::Log, None), DedupMode::Inline, true);
+    let (images, expected) = worked_pool((Policy::Compact, None), DedupMode::Inline, true);
     for offset in twins(&images[1]).into_iter().flatten() {
         let mut images = images.clone();
         images[1][offset + 20] ^= 1;

@@ -32,8 +32,8 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_format::{
-    BackendKind, CommitHeader, Compression, DedupMode, FingerprintKind, PACKED_TABLE_BYTES,
-    PAGE_BYTES, PackedPlace, PoolSeed,
+    CommitHeader, Compression, DedupMode, FingerprintKind, PACKED_TABLE_BYTES, PAGE_BYTES,
+    PackedPlace, Policy, PoolSeed,
 };
 use gemelo_volume::{
     InlineOverload, LossChoice, Pool, PoolOptions, RepairOptions, ScrubOptions, Tuning, repair,
@@ -48,7 +48,7 @@ const POOL_BLOCKS: u64 = 150;
 const MAX_BLOCKS: u64 = 24;
 /// Lives of a pool. Each ends with a power cut or a kill.
 const LIVES: u64 = 4;
-/// Pools of each backend. Each gives some 80 images.
+/// Pools of each policy. Each gives some 80 images.
 const POOLS: u64 = 30;
 /// The modes of the volumes of a pool, in turns. The last pool is mixed, and modes are changed.
 const MODES: [&[DedupMode]; 4] = [
@@ -62,7 +62,7 @@ const METADATA_ONE_IN: u64 = 3;
 /// Blocks that a pool grows by before everything that is lost is written again.
 const ROOM_BLOCKS: u64 = 400;
 
-/// Counts over all pools of a backend.
+/// Counts over all pools of a policy.
 #[derive(Debug, Default)]
 struct Tally {
     images: u64,
@@ -92,7 +92,7 @@ struct Story {
 }
 
 impl Story {
-    fn new(backend: BackendKind, seed: u64) -> (Self, Simulation) {
+    fn new(policy: Policy, seed: u64) -> (Self, Simulation) {
         let mut random = Random::new(seed);
         let writes_durably = seed / (2 * MODES.len() as u64 * METADATA_ONE_IN) % 2 == 1;
         let simulation = Simulation::new(random.next_u64()).with_durable_writes(writes_durably);
@@ -103,8 +103,7 @@ impl Story {
         let compresses = pools_before % 2 == 1;
         let compression =
             compresses.then(|| COMPRESSIONS[(pools_before / 2) as usize % COMPRESSIONS.len()]);
-        let options =
-            PoolOptions { fingerprint, compression, ..options_with(backend, POOL_BLOCKS) };
+        let options = PoolOptions { fingerprint, compression, ..options_with(policy, POOL_BLOCKS) };
         Pool::format(&simulation.disks(), &options).unwrap();
         let content_cache_bytes = Some(16 * BLOCK as u64 * random.below(2));
         let inline_overload = InlineOverload::ALL[random.below(2) as usize];
@@ -364,12 +363,12 @@ fn check_pool(simulation: &Simulation, data: bool) -> CheckReport {
     check(&simulation.disks(), CheckOptions { data }, &Silent, &StopFlag::new()).unwrap()
 }
 
-fn rot(backend: BackendKind) {
+fn rot(policy: Policy) {
     let first = first_seed();
     let mut sum = Tally::default();
     for seed in first..first + rounds(POOLS) {
         let _repeat = Repeat::of(seed);
-        let (story, simulation) = Story::new(backend, seed);
+        let (story, simulation) = Story::new(policy, seed);
         let tally = story.run(simulation);
         sum.images += tally.images;
         sum.destroyed += tally.destroyed;
@@ -378,7 +377,7 @@ fn rot(backend: BackendKind) {
         sum.refused += tally.refused;
         sum.undone += tally.undone;
     }
-    eprintln!("{backend:?}: {sum:?}");
+    eprintln!("{policy:?}: {sum:?}");
     let is_whole = rounds(POOLS) >= POOLS;
     assert!(!is_whole || sum.damaged_blocks > 0 && sum.healed_blocks > 0, "{sum:?}");
     assert!(!is_whole || sum.refused < sum.images / 4 && sum.undone < sum.images / 4, "{sum:?}");
@@ -390,7 +389,7 @@ fn rot(backend: BackendKind) {
 fn a_content_is_known_to_be_lost_when_its_second_part_is_written() {
     let simulation = Simulation::new(1);
     let compression = Some(Compression::Lz4);
-    let options = PoolOptions { compression, ..options_with(BackendKind::Log, POOL_BLOCKS) };
+    let options = PoolOptions { compression, ..options_with(Policy::Compact, POOL_BLOCKS) };
     Pool::format(&simulation.disks(), &options).unwrap();
     let pool = open_ticking(&simulation.disks(), crate::common::tuning()).unwrap();
     pool.create_volume("a", MAX_BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
@@ -422,4 +421,4 @@ fn a_content_is_known_to_be_lost_when_its_second_part_is_written() {
     }
 }
 
-gemelo_format::test_each_backend!(rot_in_a_pool_at_work_gives_no_wrong_content, rot);
+gemelo_format::test_each_policy!(rot_in_a_pool_at_work_gives_no_wrong_content, rot);

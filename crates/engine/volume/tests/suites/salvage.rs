@@ -1,4 +1,4 @@
-//! A repair of a pool whose backend is for large ones: it takes the memory that it is given, and
+//! A repair of a pool whose policy is for large ones: it takes the memory that it is given, and
 //! leaves what is whole where it is.
 
 use crate::common::shape::{twins, used_pages};
@@ -9,7 +9,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
 use gemelo_disk::FileDisk;
 use gemelo_disk::testing::{SyntheticDisk, synthesize};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, Pool, PoolOptions, RepairOptions, Tuning, repair, repair_outlook_within,
@@ -52,7 +52,7 @@ fn a_repair_takes_the_memory_that_it_is_given() {
     let options = PoolOptions {
         block_bytes: PAGE as u32,
         capacity_bytes: 2 * BLOCKS * PAGE as u64,
-        backend: BackendKind::Compact,
+        policy: Policy::Compact,
         ..PoolOptions::default()
     };
     Pool::format(&disks, &options).unwrap();
@@ -79,9 +79,9 @@ fn a_repair_takes_the_memory_that_it_is_given() {
 }
 
 /// A pool of the volume `a` and snapshots of it, each with a block of its own.
-fn pool_with_snapshots(backend: BackendKind) -> [Vec<u8>; 2] {
+fn pool_with_snapshots(policy: Policy) -> [Vec<u8>; 2] {
     let simulation = Simulation::new(1);
-    let options = options_with(backend, 10_000);
+    let options = options_with(policy, 10_000);
     Pool::format(&simulation.disks(), &options).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -132,8 +132,8 @@ fn lost_blocks(pool: &Pool, what: &str) -> u64 {
 
 #[test]
 fn maps_that_lose_a_page_still_share_the_others() {
-    for backend in [BackendKind::Table, BackendKind::Compact] {
-        let images = pool_with_snapshots(backend);
+    for policy in [Policy::Dtb, Policy::Compact] {
+        let images = pool_with_snapshots(policy);
         let disks = Simulation::of_images(1, images.clone()).disks();
         let before = open(&disks, tuning()).unwrap().stat().unwrap();
         let used = used_pages(&images[1]);
@@ -142,7 +142,7 @@ fn maps_that_lose_a_page_still_share_the_others() {
             if !pair.iter().any(|offset| used.contains(&(offset / PAGE))) {
                 continue;
             }
-            let what = format!("{backend:?}, pages {pair:?}");
+            let what = format!("{policy:?}, pages {pair:?}");
             let mut images = images.clone();
             pair.iter().for_each(|offset| images[1][offset + 100] ^= 1);
             let disks = Simulation::of_images(1, images).disks();

@@ -8,7 +8,7 @@ use gemelo_base::{Clock, ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
-use gemelo_format::{BackendKind, Compression, DedupMode, FingerprintKind};
+use gemelo_format::{Compression, DedupMode, FingerprintKind, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, ScrubOptions, ScrubReport, Tuning};
 use std::collections::HashMap;
@@ -173,9 +173,9 @@ fn a_copy_in_another_block_heals() {
 fn what_proves_nothing_heals_nothing() {
     let weak = PoolOptions {
         fingerprint: FingerprintKind::Xxh3Compare,
-        ..options_with(BackendKind::Log, 100)
+        ..options_with(Policy::Compact, 100)
     };
-    let strong = options_with(BackendKind::Log, 100);
+    let strong = options_with(Policy::Compact, 100);
     let packed = |options: &PoolOptions| PoolOptions {
         compression: Some(Compression::Lz4),
         ..options.clone()
@@ -195,7 +195,7 @@ fn what_proves_nothing_heals_nothing() {
 
 #[test]
 fn a_scrub_keeps_to_its_rate() {
-    let scrubbed = Scrubbed::new([DedupMode::Off; 2], &options_with(BackendKind::Log, 100));
+    let scrubbed = Scrubbed::new([DedupMode::Off; 2], &options_with(Policy::Compact, 100));
     let volume = scrubbed.pool.volume("a").unwrap();
     for lbn in 1..60 {
         write(&volume, lbn * BLOCK as u64, &content(lbn, BLOCK)).unwrap();

@@ -9,7 +9,7 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_disk::testing::{DiskLayer, MemoryDisk};
 use gemelo_disk::{Disk, DiskWrite};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::io;
@@ -17,8 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const SHARING: [BackendKind; 4] =
-    [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::Compact];
 const BLOCKS: u64 = 4000;
 /// A test that fails ends after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,13 +47,13 @@ fn wait_for_standstill(count: &AtomicU64) -> u64 {
     last
 }
 
-/// The checkpoint is held at a page that it writes. A writer goes on until the backend's memory is
+/// The checkpoint is held at a page that it writes. A writer goes on until the policy's memory is
 /// full, and waits.
 #[test]
 fn a_snapshot_waits_neither_for_a_checkpoint_nor_for_writers_that_do() {
-    for backend in SHARING {
+    for policy in Policy::ALL {
         let simulation = Simulation::new(1);
-        let options = options_with(backend, 30_000);
+        let options = options_with(policy, 30_000);
         let options = PoolOptions { journal_bytes: Some(4 << 20), ..options };
         Pool::format(&simulation.disks(), &options).unwrap();
         let tuning = Tuning { cache_bytes: 64 << 10, ..tuning() };
@@ -78,19 +76,19 @@ fn a_snapshot_waits_neither_for_a_checkpoint_nor_for_writers_that_do() {
             is_over.store(true, Ordering::Relaxed);
             hold.release();
             checkpoint.join().unwrap().unwrap();
-            ended.unwrap_or_else(|_| panic!("{backend:?}: the snapshot waited")).unwrap();
+            ended.unwrap_or_else(|_| panic!("{policy:?}: the snapshot waited")).unwrap();
             before..=after
         });
         let snapshot = pool.volume("s").unwrap();
         let first = read(&snapshot, 0, BLOCK).unwrap();
         let may_be = copied.map(|number| number.saturating_sub(1) / BLOCKS * BLOCKS);
-        assert!(may_be.into_iter().any(|id| first == content(9000 + id, BLOCK)), "{backend:?}");
-        assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new(), "{backend:?}");
+        assert!(may_be.into_iter().any(|id| first == content(9000 + id, BLOCK)), "{policy:?}");
+        assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new(), "{policy:?}");
         drop((volume, snapshot));
         pool.close().unwrap();
         let report =
             check(&simulation.disks(), CheckOptions { data: true }, &Silent, &StopFlag::new());
-        assert!(report.as_ref().is_ok_and(CheckReport::is_clean), "{backend:?}: {report:?}");
+        assert!(report.as_ref().is_ok_and(CheckReport::is_clean), "{policy:?}: {report:?}");
     }
 }
 
@@ -131,14 +129,10 @@ impl DiskLayer for CachedDisk {
 fn a_checkpoint_leaves_little_to_the_sync_of_a_commit() {
     const LEAVES: u64 = 1000;
     const LEAF_LBNS: u64 = 512;
-    for (backend, most) in [
-        (BackendKind::Log, 512 << 10),
-        (BackendKind::Table, 2 << 20),
-        (BackendKind::Compact, 2 << 20),
-    ] {
+    for (policy, most) in [(Policy::Compact, 2 << 20), (Policy::Dtb, 2 << 20)] {
         let disk = Arc::new(CachedDisk::default());
         let disks = PoolDisks::new(Arc::<MemoryDisk>::default(), Arc::clone(&disk) as _);
-        let options = options_with(backend, 30_000);
+        let options = options_with(policy, 30_000);
         // Long enough for all changes.
         let options = PoolOptions { journal_bytes: Some(64 << 20), ..options };
         Pool::format(&disks, &options).unwrap();
@@ -147,7 +141,6 @@ fn a_checkpoint_leaves_little_to_the_sync_of_a_commit() {
         let bytes = LEAVES * LEAF_LBNS * BLOCK as u64;
         pool.create_volume("a", bytes, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();
-        // As many blocks as `log` needs to give a leaf a page of its own.
         let blocks = content(1, BLOCK).repeat(128);
         for leaf in 0..LEAVES {
             write(&volume, leaf * LEAF_LBNS * BLOCK as u64, &blocks).unwrap();
@@ -159,7 +152,7 @@ fn a_checkpoint_leaves_little_to_the_sync_of_a_commit() {
         pool.checkpoint().unwrap();
         let [cached, written] =
             [&disk.most_cached, &disk.written].map(|count| count.load(Ordering::Relaxed));
-        assert!(written > 3 * most, "{backend:?}: {written} bytes");
-        assert!(cached <= most, "{backend:?}: {cached} of {written} bytes");
+        assert!(written > 3 * most, "{policy:?}: {written} bytes");
+        assert!(cached <= most, "{policy:?}: {cached} of {written} bytes");
     }
 }

@@ -6,7 +6,7 @@ use gemelo_base::random::Random;
 use gemelo_device::DeviceError;
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead, FileDisk};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning};
 use std::io;
@@ -114,11 +114,11 @@ fn a_write_waits_for_a_slow_reader_of_the_blocks_it_needs() {
 /// With one free block, one block after another is replaced.
 #[test]
 fn a_long_overwrite_passes_through_a_single_free_block() {
-    for backend in [BackendKind::Log, BackendKind::BTree] {
+    for policy in [Policy::Compact, Policy::Cbt] {
         let directory = tempfile::tempdir().unwrap();
         let disk = |name: &str| Arc::new(FileDisk::create(&directory.path().join(name)).unwrap());
         let disks = PoolDisks::new(disk("data"), disk("metadata"));
-        Pool::format(&disks, &options_with(backend, 2 + 33)).unwrap();
+        Pool::format(&disks, &options_with(policy, 2 + 33)).unwrap();
         let pool = Pool::open_disks(disks, tuning(), Arc::new(ManualClock::new())).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();

@@ -10,7 +10,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskWrite, FileDisk};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::io;
@@ -202,10 +202,10 @@ fn a_proof_of_a_served_pool_counts_each_block_once() {
 /// Two blocks have one content. The index knows the later one, which is freed.
 #[test]
 fn a_proof_does_not_mind_a_second_block_of_a_content() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let directory = tempfile::tempdir().unwrap();
         let disks = disks(directory.path(), 0);
-        Pool::format(&disks, &options_with(backend, 100)).unwrap();
+        Pool::format(&disks, &options_with(policy, 100)).unwrap();
         let pool = open(&disks, Tuning { max_references: 1, ..tuning() }).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();
@@ -213,11 +213,11 @@ fn a_proof_does_not_mind_a_second_block_of_a_content() {
         for lbn in [0, 1] {
             write(&volume, lbn * block, &content(1, BLOCK)).unwrap();
         }
-        assert_eq!(pool.stat().unwrap().physical_blocks, 2, "{backend:?}");
+        assert_eq!(pool.stat().unwrap().physical_blocks, 2, "{policy:?}");
         write(&volume, block, &content(2, BLOCK)).unwrap();
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?}");
         pool.checkpoint().unwrap();
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?}");
     }
 }
 
@@ -231,7 +231,7 @@ fn a_journal_that_cannot_be_written_bounds_what_waits() {
     let disks =
         PoolDisks::new(disk(directory.path(), "data", 0), Arc::clone(&metadata) as Arc<dyn Disk>);
     Pool::format(&disks, &options(2000)).unwrap();
-    let pool = open(&disks, tuning()).unwrap();
+    let pool = open(&disks, Tuning { cache_bytes: 64 << 20, ..tuning() }).unwrap();
     pool.create_volume("a", 1024 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     let both = [content(1, BLOCK).repeat(256), content(2, BLOCK).repeat(256)];
@@ -263,7 +263,7 @@ fn an_open_commit_is_bounded() {
     let simulation = Simulation::new(1);
     let options = PoolOptions { journal_bytes: Some(8 << 20), ..options(1000) };
     Pool::format(&simulation.disks(), &options).unwrap();
-    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let pool = open(&simulation.disks(), Tuning { cache_bytes: 64 << 20, ..tuning() }).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     let both = [content(1, BLOCK).repeat(256), content(2, BLOCK).repeat(256)];
@@ -283,7 +283,7 @@ fn an_open_commit_is_bounded() {
     assert!(bytes / commits < (2 << 20) + (64 << 10), "{commits} commits of {bytes} bytes");
 }
 
-/// Makes a volume of more blocks than a cached backend changes at once. Returns the ids of its
+/// Makes a volume of more blocks than a cached policy changes at once. Returns the ids of its
 /// contents.
 fn large_volume(pool: &Pool, blocks: u64) -> Vec<u64> {
     pool.create_volume("a", blocks * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -306,10 +306,10 @@ fn bytes_of(ids: &[u64]) -> Vec<u8> {
 #[test]
 fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
     const BLOCKS: u64 = 6000;
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let directory = tempfile::tempdir().unwrap();
         let disks = disks(directory.path(), 0);
-        Pool::format(&disks, &options_with(backend, 9000)).unwrap();
+        Pool::format(&disks, &options_with(policy, 9000)).unwrap();
         let pool = open(&disks, tuning()).unwrap();
         let mut ids = large_volume(&pool, BLOCKS);
         let volume = pool.volume("a").unwrap();
@@ -351,22 +351,22 @@ fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
                 (1..=last).find(|number| *bytes == content(10_000 + number, BLOCK)).unwrap_or(0)
             };
             let (left, right) = (number(&at(left)), number(&at(right)));
-            assert!(left == right || left == right + 1, "{backend:?}: {left} and {right}");
+            assert!(left == right || left == right + 1, "{policy:?}: {left} and {right}");
         }
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?}");
         // Without writers, a copy equals its source.
         ids[0] = 0;
         trim(&volume, 0, block).unwrap();
         pool.clone_volume("a", "c").unwrap();
         let all =
             |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
-        assert!(all("a") == all("c"), "{backend:?}");
+        assert!(all("a") == all("c"), "{policy:?}");
         drop(pool);
         let pool = open(&disks, tuning()).unwrap();
         let all =
             |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
-        assert!(all("a") == all("c"), "{backend:?}");
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        assert!(all("a") == all("c"), "{policy:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?}");
     }
 }
 
@@ -374,10 +374,10 @@ fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
 #[test]
 fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
     const BLOCKS: u64 = 20_000;
-    for backend in [BackendKind::Log, BackendKind::Table] {
+    for policy in [Policy::Compact, Policy::Dtb] {
         for call in 1.. {
             let simulation = Simulation::new(call);
-            Pool::format(&simulation.disks(), &options_with(backend, 2000)).unwrap();
+            Pool::format(&simulation.disks(), &options_with(policy, 2000)).unwrap();
             let pool =
                 open(&simulation.disks(), Tuning { cache_bytes: 16 << 20, ..tuning() }).unwrap();
             let ids = large_volume(&pool, BLOCKS);
@@ -393,11 +393,11 @@ fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
                     assert!(read(&volume, 0, BLOCKS as usize * BLOCK).unwrap() == bytes_of(&ids));
                 }
                 Err(_) => {
-                    assert_eq!(pool.stat().unwrap().physical_blocks, 0, "{backend:?}, call {call}");
+                    assert_eq!(pool.stat().unwrap().physical_blocks, 0, "{policy:?}, call {call}");
                 }
             }
             assert_eq!(pool.volumes().len() as u64, pool.stat().unwrap().volumes);
-            assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}, call {call}");
+            assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?}, call {call}");
             if is_over {
                 assert!(call > 2, "the removal makes some calls");
                 break;
@@ -414,17 +414,17 @@ fn copies_and_removals_stop_nobody() {
     const BOUND: Duration = Duration::from_millis(500);
     let blocks = std::env::var("GEMELO_TEST_BLOCKS").ok().and_then(|text| text.parse().ok());
     let blocks = blocks.unwrap_or(300_000);
-    for backend in [BackendKind::Table, BackendKind::BTree, BackendKind::Compact] {
+    for policy in [Policy::Dtb, Policy::Cbt, Policy::Compact] {
         let directory = tempfile::tempdir().unwrap();
         let disks = disks(directory.path(), 0);
-        Pool::format(&disks, &options_with(backend, 4000)).unwrap();
+        Pool::format(&disks, &options_with(policy, 4000)).unwrap();
         let tuning = Tuning { cache_bytes: 16 << 20, ..Tuning::default() };
         let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
         large_volume(&pool, blocks);
         pool.create_volume("b", 1 << 20, DedupMode::Inline).unwrap();
-        let worst = longest_waits(&pool, &format!("{backend:?}, {blocks} blocks"));
-        assert!(worst.iter().all(|worst| *worst < BOUND), "{backend:?}: {worst:?}");
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        let worst = longest_waits(&pool, &format!("{policy:?}, {blocks} blocks"));
+        assert!(worst.iter().all(|worst| *worst < BOUND), "{policy:?}: {worst:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?}");
     }
 }
 

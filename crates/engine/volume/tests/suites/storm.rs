@@ -22,7 +22,7 @@ use crate::common::{
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{DedupMode, FingerprintKind, Policy};
 use gemelo_volume::{InlineOverload, Pool, PoolOptions, Tuning};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ const LIVES: u64 = 4;
 /// The modes of the volumes. In-line is chosen twice as often as the others.
 const MODES: [DedupMode; 4] =
     [DedupMode::Inline, DedupMode::Inline, DedupMode::Offline, DedupMode::Off];
-/// Pools of each backend. Each gives some 125 images.
+/// Pools of each policy. Each gives some 125 images.
 const POOLS: u64 = 50;
 
 /// The end of a life, unless a fault ends it.
@@ -162,7 +162,7 @@ impl Life<'_> {
 }
 
 /// Runs a pool through all its lives. Returns the number of images that were checked.
-fn live(backend: BackendKind, seed: u64) -> u64 {
+fn live(policy: Policy, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     // A third of the disks write durably, so that commits are written beside their contents.
     let writes_durably = seed / 3 % 3 == 2;
@@ -179,7 +179,7 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
         fingerprint,
         journal_bytes,
         compression,
-        ..options_with(backend, pool_blocks)
+        ..options_with(policy, pool_blocks)
     };
     Pool::format(&simulation.disks(), &options).unwrap();
     let max_references = if random.below(4) == 0 { 3 } else { u32::MAX };
@@ -216,17 +216,17 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     life.points
 }
 
-fn weather(backend: BackendKind) {
+fn weather(policy: Policy) {
     let first = first_seed();
     let again = std::env::var("GEMELO_TEST_AGAIN").ok().and_then(|text| text.parse().ok());
     let mut points = 0;
     for seed in first..first + rounds(POOLS) {
         for _ in 0..again.unwrap_or(1) {
             let _repeat = Repeat::of(seed);
-            points += live(backend, seed);
+            points += live(policy, seed);
         }
     }
-    eprintln!("{backend:?}: {points} power cuts");
+    eprintln!("{policy:?}: {points} power cuts");
 }
 
-gemelo_format::test_each_backend!(threads_lose_and_mix_nothing, weather);
+gemelo_format::test_each_policy!(threads_lose_and_mix_nothing, weather);

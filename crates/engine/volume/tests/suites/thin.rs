@@ -10,7 +10,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -25,17 +25,13 @@ struct World {
     pool: Pool,
 }
 
-fn world(backend: BackendKind, max_journal_data_bytes: Option<u64>) -> World {
-    world_with(backend, max_journal_data_bytes, 1 << 20)
+fn world(policy: Policy, max_journal_data_bytes: Option<u64>) -> World {
+    world_with(policy, max_journal_data_bytes, 1 << 20)
 }
 
-fn world_with(
-    backend: BackendKind,
-    max_journal_data_bytes: Option<u64>,
-    journal_bytes: u64,
-) -> World {
+fn world_with(policy: Policy, max_journal_data_bytes: Option<u64>, journal_bytes: u64) -> World {
     let simulation = Simulation::new(1);
-    let options = PoolOptions { journal_bytes: Some(journal_bytes), ..options_with(backend, 2000) };
+    let options = PoolOptions { journal_bytes: Some(journal_bytes), ..options_with(policy, 2000) };
     Pool::format(&simulation.disks(), &options).unwrap();
     simulation.thin_out();
     let tuning =
@@ -52,9 +48,9 @@ fn world_with(
     World { simulation, pool }
 }
 
-/// All pools: with each backend, and with and without journal data.
-fn worlds() -> impl Iterator<Item = (BackendKind, Option<u64>)> {
-    BackendKind::ALL.into_iter().flat_map(|backend| [(backend, Some(0)), (backend, None)])
+/// All pools: with each policy, and with and without journal data.
+fn worlds() -> impl Iterator<Item = (Policy, Option<u64>)> {
+    Policy::ALL.into_iter().flat_map(|policy| [(policy, Some(0)), (policy, None)])
 }
 
 impl World {
@@ -93,9 +89,9 @@ impl World {
 /// is durable, and makes room.
 #[test]
 fn whatever_frees_space_works_on_a_full_disk() {
-    for (backend, max_journal_data_bytes) in worlds() {
+    for (policy, max_journal_data_bytes) in worlds() {
         for way in 0..4 {
-            let world = world(backend, max_journal_data_bytes);
+            let world = world(policy, max_journal_data_bytes);
             world.write_without_space(9);
             let pool = &world.pool;
             let (old, a) = (pool.volume("old").unwrap(), pool.volume("a").unwrap());
@@ -112,7 +108,7 @@ fn whatever_frees_space_works_on_a_full_disk() {
                 }
             }
             pool.flush().unwrap_or_else(|error| {
-                panic!("{backend:?} {max_journal_data_bytes:?} {way}: {error}")
+                panic!("{policy:?} {max_journal_data_bytes:?} {way}: {error}")
             });
             if way == 1 && max_journal_data_bytes.is_some() {
                 // A commit that carries contents does not even try to write them out.
@@ -120,10 +116,10 @@ fn whatever_frees_space_works_on_a_full_disk() {
                 assert_eq!(held_bytes, 0, "contents that were given up take memory");
             }
             let collected = pool.gc(None, &Silent, &StopFlag::new()).unwrap_or_else(|error| {
-                panic!("gc {backend:?} {max_journal_data_bytes:?} {way}: {error}")
+                panic!("gc {policy:?} {max_journal_data_bytes:?} {way}: {error}")
             });
-            assert!(way == 1 || collected.discarded_blocks > 0, "{backend:?} {way}");
-            assert_eq!(world.simulation.is_full(), way == 1 || way == 2, "{backend:?} {way}");
+            assert!(way == 1 || collected.discarded_blocks > 0, "{policy:?} {way}");
+            assert_eq!(world.simulation.is_full(), way == 1 || way == 2, "{policy:?} {way}");
             world.simulation.set_full(false);
             pool.checkpoint().unwrap();
             world.check_sound();
@@ -132,7 +128,7 @@ fn whatever_frees_space_works_on_a_full_disk() {
             for lbn in 0..9 {
                 let expected = if way == 1 || way == 2 { 0 } else { 1 + lbn };
                 let found = read(&a, lbn * BLOCK as u64, BLOCK).unwrap();
-                assert!(found == content(expected, BLOCK), "{backend:?} {way} {lbn}");
+                assert!(found == content(expected, BLOCK), "{policy:?} {way} {lbn}");
             }
             world.check_sound();
         }
@@ -143,28 +139,28 @@ fn whatever_frees_space_works_on_a_full_disk() {
 /// trimmed, they are needed no more; but no power cut may leave the commit without the trim.
 #[test]
 fn a_power_cut_never_finds_references_to_contents_that_were_given_up() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for call in 1.. {
-            let world = world_with(backend, Some(0), 64 << 10);
+            let world = world_with(policy, Some(0), 64 << 10);
             world.write_without_space(40);
             let a = world.pool.volume("a").unwrap();
-            assert!(matches!(flush(&a), Err(DeviceError::NoSpace)), "{backend:?}");
+            assert!(matches!(flush(&a), Err(DeviceError::NoSpace)), "{policy:?}");
             trim(&a, 0, OLD * BLOCK as u64).unwrap();
             world.simulation.set_fault(Fault::CrashAt(call));
             let flushed = flush(&a);
             drop(a);
             if flushed.is_ok() {
-                assert!(call > 2, "{backend:?}: a flush writes and syncs");
+                assert!(call > 2, "{policy:?}: a flush writes and syncs");
                 world.simulation.set_fault(Fault::Never);
                 world.after_power_cut().check_sound();
                 break;
             }
-            assert!(world.simulation.is_down(), "{backend:?} {call}: {flushed:?}");
+            assert!(world.simulation.is_down(), "{policy:?} {call}: {flushed:?}");
             for seed in 0..4 {
                 let after = world.simulation.after_crash(seed);
                 let options = CheckOptions { data: true };
                 let report = check(&after.disks(), options, &Silent, &StopFlag::new()).unwrap();
-                assert!(report.is_clean(), "{backend:?} {call}: {:?}", report.problems);
+                assert!(report.is_clean(), "{policy:?} {call}: {:?}", report.problems);
                 let pool = open(&after.disks(), tuning()).unwrap();
                 assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
             }
@@ -176,8 +172,8 @@ fn a_power_cut_never_finds_references_to_contents_that_were_given_up() {
 /// that is still full, and again after further commits and power cuts.
 #[test]
 fn contents_without_space_survive_power_cuts_on_a_full_disk() {
-    for (backend, max_journal_data_bytes) in worlds() {
-        let mut world = world(backend, max_journal_data_bytes);
+    for (policy, max_journal_data_bytes) in worlds() {
+        let mut world = world(policy, max_journal_data_bytes);
         world.write_without_space(12);
         world.pool.flush().unwrap();
         for round in 0..4 {
@@ -185,7 +181,7 @@ fn contents_without_space_survive_power_cuts_on_a_full_disk() {
             let (old, a) = (world.pool.volume("old").unwrap(), world.pool.volume("a").unwrap());
             for lbn in 0..12 {
                 let found = read(&a, lbn * BLOCK as u64, BLOCK).unwrap();
-                assert!(found == content(1 + lbn, BLOCK), "{backend:?}, {round}, {lbn}");
+                assert!(found == content(1 + lbn, BLOCK), "{policy:?}, {round}, {lbn}");
             }
             if round % 2 == 0 {
                 world.pool.checkpoint().unwrap();
@@ -193,7 +189,7 @@ fn contents_without_space_survive_power_cuts_on_a_full_disk() {
             // A write finds no space once others have failed; shares and trims need none.
             let fresh = write(&a, 50 * BLOCK as u64, &content(777 + round, BLOCK));
             let is_refused = matches!(fresh, Err(DeviceError::NoSpace));
-            assert!(is_refused || round % 2 == 1, "{backend:?} {fresh:?}");
+            assert!(is_refused || round % 2 == 1, "{policy:?} {fresh:?}");
             write(&a, 60 * BLOCK as u64, &content(1000 + round, BLOCK)).unwrap();
             trim(&old, round * BLOCK as u64, BLOCK as u64).unwrap();
             world.pool.flush().unwrap();
@@ -214,8 +210,8 @@ fn contents_without_space_survive_power_cuts_on_a_full_disk() {
 /// carries again what still has no space.
 #[test]
 fn a_commit_of_others_carries_again_what_has_no_space() {
-    for (backend, max_journal_data_bytes) in worlds() {
-        let world = world(backend, max_journal_data_bytes);
+    for (policy, max_journal_data_bytes) in worlds() {
+        let world = world(policy, max_journal_data_bytes);
         let a = world.pool.volume("a").unwrap();
         // The first commit has one content without space.
         world.simulation.set_full(true);
@@ -234,7 +230,7 @@ fn a_commit_of_others_carries_again_what_has_no_space() {
             let found = read(&a, lbn * BLOCK as u64, BLOCK).unwrap();
             assert!(
                 found == content(1 + lbn, BLOCK),
-                "{backend:?} {max_journal_data_bytes:?} {lbn}"
+                "{policy:?} {max_journal_data_bytes:?} {lbn}"
             );
         }
     }
@@ -244,15 +240,15 @@ fn a_commit_of_others_carries_again_what_has_no_space() {
 /// changes that need none go on for ever.
 #[test]
 fn a_short_journal_goes_round_while_contents_wait_for_space() {
-    for backend in BackendKind::ALL {
-        let world = world_with(backend, Some(0), 64 << 10);
+    for policy in Policy::ALL {
+        let world = world_with(policy, Some(0), 64 << 10);
         world.write_without_space(3);
         let (old, a) = (world.pool.volume("old").unwrap(), world.pool.volume("a").unwrap());
         for round in 0..OLD {
             // The content is known, and the block that is replaced is none of those that wait.
             let lbn = 10 + round % 50;
             write(&a, lbn * BLOCK as u64, &content(1000 + round, BLOCK)).unwrap();
-            flush(&a).unwrap_or_else(|error| panic!("{backend:?} {round}: {error}"));
+            flush(&a).unwrap_or_else(|error| panic!("{policy:?} {round}: {error}"));
         }
         drop((old, a));
         let world = world.after_power_cut();
@@ -269,8 +265,8 @@ fn a_short_journal_goes_round_while_contents_wait_for_space() {
 /// any more.
 #[test]
 fn a_checkpoint_gives_up_what_a_commit_without_room_frees() {
-    for backend in BackendKind::ALL {
-        let world = world_with(backend, Some(0), 64 << 10);
+    for policy in Policy::ALL {
+        let world = world_with(policy, Some(0), 64 << 10);
         world.write_without_space(3);
         world.pool.flush().unwrap();
         let generation = world.pool.stat().unwrap().generation;
@@ -281,14 +277,14 @@ fn a_checkpoint_gives_up_what_a_commit_without_room_frees() {
             write(&a, lbn * BLOCK as u64, &content(1000 + round % OLD, BLOCK)).unwrap();
         }
         let activity = world.pool.stat().unwrap().activity;
-        flush(&a).unwrap_or_else(|error| panic!("{backend:?}: {error}"));
+        flush(&a).unwrap_or_else(|error| panic!("{policy:?}: {error}"));
         let stat = world.pool.stat().unwrap();
-        assert_eq!(stat.activity.commits, activity.commits, "{backend:?}: it had no room");
-        assert_eq!(stat.generation, generation + 1, "{backend:?}");
+        assert_eq!(stat.activity.commits, activity.commits, "{policy:?}: it had no room");
+        assert_eq!(stat.generation, generation + 1, "{policy:?}");
         drop(a);
         let world = world.after_power_cut();
         let a = world.pool.volume("a").unwrap();
-        assert!(read(&a, 0, 3 * BLOCK).unwrap() == content(0, 3 * BLOCK), "{backend:?}");
+        assert!(read(&a, 0, 3 * BLOCK).unwrap() == content(0, 3 * BLOCK), "{policy:?}");
         world.check_sound();
     }
 }
@@ -299,13 +295,13 @@ fn no_commit_takes_more_than_16_mib_of_contents_without_space() {
     const MOST: u64 = (16 << 20) / BLOCK as u64;
     let simulation = Simulation::new(1);
     let options =
-        PoolOptions { journal_bytes: Some(160 << 20), ..options_with(BackendKind::Log, 50_000) };
+        PoolOptions { journal_bytes: Some(160 << 20), ..options_with(Policy::Compact, 50_000) };
     Pool::format(&simulation.disks(), &options).unwrap();
     simulation.thin_out();
     let tuning = Tuning {
         max_journal_data_bytes: Some(0),
         write_buffer_bytes: 32 << 20,
-        cache_bytes: 4 << 20,
+        cache_bytes: 64 << 20,
         ..tuning()
     };
     let pool = open(&simulation.disks(), tuning).unwrap();
@@ -328,7 +324,7 @@ fn no_commit_takes_more_than_16_mib_of_contents_without_space() {
 /// does not need it any more.
 #[test]
 fn a_reader_finds_a_content_that_was_given_up() {
-    let world = world(BackendKind::Log, Some(0));
+    let world = world(Policy::Compact, Some(0));
     world.write_without_space(1);
     let (old, a) = (world.pool.volume("old").unwrap(), world.pool.volume("a").unwrap());
     // The read of both volumes' blocks is held at the disk after its look-up.
@@ -353,10 +349,10 @@ fn a_reader_finds_a_content_that_was_given_up() {
 /// stops. With the threads of the background and without.
 #[test]
 fn full_now_and_then_stops_nothing() {
-    for (backend, max_journal_data_bytes) in worlds() {
+    for (policy, max_journal_data_bytes) in worlds() {
         for seed in 0..4 {
             let simulation = Simulation::new(seed);
-            Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
+            Pool::format(&simulation.disks(), &options_with(policy, 400)).unwrap();
             let background = seed % 2 == 1;
             let tuning = Tuning { max_journal_data_bytes, background, ..tuning() };
             let pool = open(&simulation.disks(), tuning).unwrap();
@@ -384,7 +380,7 @@ fn full_now_and_then_stops_nothing() {
             });
             simulation.set_nature(Nature::default(), &Arc::new(AtomicU64::new(1)));
             simulation.set_full(false);
-            assert_eq!(pool.stopped(), None, "{backend:?} {max_journal_data_bytes:?} {seed}");
+            assert_eq!(pool.stopped(), None, "{policy:?} {max_journal_data_bytes:?} {seed}");
             pool.checkpoint().unwrap();
             assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         }
@@ -395,7 +391,7 @@ fn full_now_and_then_stops_nothing() {
 #[test]
 fn a_failed_sync_of_a_full_disk_stops_the_pool() {
     for which in [DATA, METADATA] {
-        let world = world(BackendKind::Log, Some(0));
+        let world = world(Policy::Compact, Some(0));
         world.write_without_space(3);
         world.simulation.fail_next(which, Call::Sync, 0..u64::MAX);
         assert!(world.pool.flush().is_err());
@@ -412,7 +408,7 @@ fn a_checkpoint_refers_to_nothing_that_a_flush_gives_up_meanwhile() {
     let mut images = 0;
     for seed in 0..ROUNDS {
         // A short journal: a commit may be unable to carry what has no space.
-        let world = world_with(BackendKind::Log, None, 64 << 10);
+        let world = world_with(Policy::Compact, None, 64 << 10);
         let clock = Arc::new(AtomicU64::new(1));
         let max_delay = Duration::from_micros(300);
         let nature = Nature {

@@ -6,8 +6,7 @@ use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{
-    BackendKind, DedupMode, MANY, PoolSeed, StoreTable, Tree, find_roots, read_chain,
-    read_superblock,
+    DedupMode, MANY, Policy, PoolSeed, StoreTable, Tree, find_roots, read_chain, read_superblock,
 };
 use gemelo_volume::{LossChoice, Pool, RepairOptions, repair};
 
@@ -15,12 +14,12 @@ const BLOCKS: u64 = 40;
 const PAGE: u64 = 4096;
 /// References to each block.
 const REFERENCES: u64 = MANY as u64 + 1;
-const ON_DISK: [BackendKind; 3] = [BackendKind::Table, BackendKind::BTree, BackendKind::Compact];
+const ON_DISK: [Policy; 3] = [Policy::Dtb, Policy::Cbt, Policy::Compact];
 
 /// A pool with a full volume, of which both copies of the root of a tree are unreadable.
-fn damaged(backend: BackendKind, tree: impl Fn(&StoreTable) -> Tree) -> Simulation {
+fn damaged(policy: Policy, tree: impl Fn(&StoreTable) -> Tree) -> Simulation {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 300)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
     let bytes: Vec<u8> = (0..BLOCKS).flat_map(content_of).collect();
@@ -65,10 +64,10 @@ fn assert_repairable(simulation: &Simulation) {
 
 #[test]
 fn a_pool_whose_used_blocks_are_unknown_is_open_for_reading_until_it_is_repaired() {
-    for backend in ON_DISK {
-        let simulation = damaged(backend, |table| table.counts);
+    for policy in ON_DISK {
+        let simulation = damaged(policy, |table| table.counts);
         let pool = open(&simulation.disks(), tuning()).unwrap();
-        assert!(pool.is_read_only(), "{backend:?}");
+        assert!(pool.is_read_only(), "{policy:?}");
         assert_intact(&pool);
         assert!(write(&pool.volume("a").unwrap(), 0, &content(1000, BLOCK)).is_err());
         drop(pool);
@@ -78,8 +77,8 @@ fn a_pool_whose_used_blocks_are_unknown_is_open_for_reading_until_it_is_repaired
 
 #[test]
 fn a_lost_page_of_large_counts_is_found_when_it_is_read_and_stops_writes_alone() {
-    for backend in ON_DISK {
-        let simulation = damaged(backend, |table| table.many);
+    for policy in ON_DISK {
+        let simulation = damaged(policy, |table| table.many);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         assert_intact(&pool);
         assert!(write(&pool.volume("a").unwrap(), 0, &content(1000, BLOCK)).is_err());

@@ -5,7 +5,7 @@ use crate::common::hold::Call;
 use crate::common::simulated::{DATA, Simulation};
 use crate::common::{BLOCK, content, open, options_with, rounds, tuning_on_disk, write};
 use gemelo_base::{Silent, StopFlag};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{FinderTuning, Pool, ScrubOptions, Tuning, VolumeError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -80,9 +80,9 @@ fn fill(pool: &Pool, name: &str, first: u64) {
     }
 }
 
-fn pool(backend: BackendKind) -> (Simulation, Pool) {
+fn pool(policy: Policy) -> (Simulation, Pool) {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 1000)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(policy, 1000)).unwrap();
     // The finder and the arranger read every block, so that their reads can be held.
     let finder = FinderTuning { memory_bytes: 0, ..FinderTuning::default() };
     let tuning = Tuning { finder, content_cache_bytes: Some(0), ..tuning_on_disk() };
@@ -97,11 +97,11 @@ fn pool(backend: BackendKind) -> (Simulation, Pool) {
 /// Commands that keep the volume while they read let it go on first.
 #[test]
 fn a_volume_that_goes_while_a_command_reads_it_is_left_out() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for command in COMMANDS {
             for removes in [true, false] {
-                let what = format!("{backend:?}, {command:?}, removes {removes}");
-                let (simulation, pool) = pool(backend);
+                let what = format!("{policy:?}, {command:?}, removes {removes}");
+                let (simulation, pool) = pool(policy);
                 let hold = simulation.hold(DATA, Call::Read);
                 thread::scope(|scope| {
                     let worker = scope.spawn(|| command.run(&pool, &what));
@@ -128,8 +128,8 @@ fn a_volume_that_goes_while_a_command_reads_it_is_left_out() {
 /// Volumes come and go, are cut and grow again, while all commands run.
 #[test]
 fn volumes_that_come_and_go_disturb_no_command() {
-    for backend in BackendKind::ALL {
-        let (_simulation, pool) = pool(backend);
+    for policy in Policy::ALL {
+        let (_simulation, pool) = pool(policy);
         let (stop, changes) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
             let comes_and_goes = scope.spawn(|| {
@@ -148,13 +148,13 @@ fn volumes_that_come_and_go_disturb_no_command() {
             while round < rounds(30) || changes.load(Ordering::Relaxed) < rounds(30) {
                 round += 1;
                 for command in COMMANDS {
-                    command.run(&pool, &format!("{backend:?}, {command:?}, round {round}"));
+                    command.run(&pool, &format!("{policy:?}, {command:?}, round {round}"));
                 }
             }
             stop.store(true, Ordering::Relaxed);
             comes_and_goes.join().unwrap();
         });
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{policy:?}");
         pool.close().unwrap();
     }
 }

@@ -5,15 +5,14 @@ use crate::common::repeat::Repeat;
 use crate::common::simulated::Simulation;
 use crate::common::space::compare_space;
 use crate::common::{
-    BLOCK, any_compression, content, first_seed, open, options_with, read, rounds, trim, tuning,
-    write,
+    BLOCK, any_compression, content, first_seed, open, options_with, rounds, trim, tuning, write,
 };
 use gemelo_base::StopFlag;
 use gemelo_base::random::Random;
-use gemelo_format::{BackendKind, DedupMode};
-use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError, VolumeSpace};
+use gemelo_format::{DedupMode, Policy};
+use gemelo_volume::{Pool, PoolOptions, VolumeError, VolumeSpace};
 
-/// More LBNs than a map page of the backends in memory has.
+/// More LBNs than a map page of the policies in memory has.
 const VOLUME_BLOCKS: u64 = 1100;
 /// Enough for all volumes, even if they share nothing.
 const DATA_BLOCKS: u64 = 8000;
@@ -65,12 +64,12 @@ fn step(pool: &Pool, random: &mut Random, made: &mut u64) {
 fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
     for seed in first_seed()..first_seed() + rounds(8) {
         let _repeat = Repeat::of(seed);
-        let backend = BackendKind::ALL[seed as usize % BackendKind::ALL.len()];
+        let policy = Policy::ALL[seed as usize % Policy::ALL.len()];
         let mut random = Random::new(seed);
         let simulation = Simulation::new(seed);
         // Half of the pools compress.
         let compression = (seed % 2 == 1).then(|| any_compression(&mut random));
-        let options = PoolOptions { compression, ..options_with(backend, DATA_BLOCKS) };
+        let options = PoolOptions { compression, ..options_with(policy, DATA_BLOCKS) };
         Pool::format(&simulation.disks(), &options).unwrap();
         let mut made = 0;
         for life in 0..2 {
@@ -84,7 +83,7 @@ fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
                 compare_space(
                     &simulation,
                     &pool,
-                    &format!("{backend:?}, seed {seed}, {life}.{round}"),
+                    &format!("{policy:?}, seed {seed}, {life}.{round}"),
                 );
             }
             pool.close().unwrap();
@@ -94,20 +93,20 @@ fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
 
 #[test]
 fn removing_a_volume_frees_what_it_held_alone() {
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         let simulation = Simulation::new(1);
-        Pool::format(&simulation.disks(), &options_with(backend, 500)).unwrap();
+        Pool::format(&simulation.disks(), &options_with(policy, 500)).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         pool.create_volume("a", 100 * BLOCK as u64, DedupMode::Inline).unwrap();
         let a = pool.volume("a").unwrap();
         let bytes: Vec<u8> = (0..50).flat_map(|id| content(1 + id % 40, BLOCK)).collect();
         write(&a, 0, &bytes).unwrap();
         let alone = VolumeSpace { exclusive_blocks: 40, shared_blocks: 0 };
-        assert_eq!(pool.volume_space("a", &StopFlag::new()).unwrap(), alone, "{backend:?}");
+        assert_eq!(pool.volume_space("a", &StopFlag::new()).unwrap(), alone, "{policy:?}");
         pool.snapshot_volume("a", "s").unwrap();
         let shared = VolumeSpace { exclusive_blocks: 0, shared_blocks: 40 };
         for name in ["a", "s"] {
-            assert_eq!(pool.volume_space(name, &StopFlag::new()).unwrap(), shared, "{backend:?}");
+            assert_eq!(pool.volume_space(name, &StopFlag::new()).unwrap(), shared, "{policy:?}");
         }
         // Contents 1 to 10 are at two LBNs each, and the volume overwrites one of these.
         let fresh: Vec<u8> = (0..15).flat_map(|id| content(100 + id, BLOCK)).collect();
@@ -119,41 +118,14 @@ fn removing_a_volume_frees_what_it_held_alone() {
             (50, 50)
         );
         let of_s = pool.volume_space("s", &StopFlag::new()).unwrap();
-        assert_eq!(of_s, VolumeSpace { exclusive_blocks: 5, shared_blocks: 35 }, "{backend:?}");
+        assert_eq!(of_s, VolumeSpace { exclusive_blocks: 5, shared_blocks: 35 }, "{policy:?}");
         let before = pool.stat().unwrap().physical_blocks;
         pool.remove_volume("s").unwrap();
-        assert_eq!(pool.stat().unwrap().physical_blocks, before - 5, "{backend:?}");
+        assert_eq!(pool.stat().unwrap().physical_blocks, before - 5, "{policy:?}");
         let gone = pool.volume_space("s", &StopFlag::new());
         assert!(matches!(gone, Err(VolumeError::NoSuchVolume { .. })));
         let stop = StopFlag::new();
         stop.raise();
         assert!(matches!(pool.volume_space("a", &stop), Err(VolumeError::Interrupted)));
     }
-}
-
-/// A copy in pieces that would overflow a reference count is undone, and reported as an error.
-#[test]
-fn a_copy_that_cannot_be_counted_leaves_nothing() {
-    const BLOCKS: u64 = 200;
-    let disks = Simulation::new(1).disks();
-    Pool::format(&disks, &options_with(BackendKind::BTree, 1000)).unwrap();
-    let pool = open(&disks, Tuning { max_references: 2, ..tuning() }).unwrap();
-    pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
-    let bytes: Vec<u8> = (1..=BLOCKS).flat_map(|id| content(id, BLOCK)).collect();
-    write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();
-    pool.clone_volume("a", "b").unwrap();
-    assert!(matches!(pool.clone_volume("a", "c"), Err(VolumeError::TooManyReferences)));
-    assert_eq!(pool.volumes().len(), 2);
-    assert_eq!(pool.stat().unwrap().logical_blocks, 2 * BLOCKS);
-    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
-    pool.remove_volume("b").unwrap();
-    pool.clone_volume("a", "c").unwrap();
-    assert!(read(&pool.volume("c").unwrap(), 0, bytes.len()).unwrap() == bytes);
-    // A volume that was cut has none of its old contents when it is made larger again.
-    pool.resize_volume("c", 10 * BLOCK as u64).unwrap();
-    pool.resize_volume("c", BLOCKS * BLOCK as u64).unwrap();
-    let rest =
-        read(&pool.volume("c").unwrap(), 10 * BLOCK as u64, bytes.len() - 10 * BLOCK).unwrap();
-    assert!(rest.iter().all(|byte| *byte == 0));
-    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }

@@ -6,7 +6,7 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, Walk, check};
 use gemelo_disk::testing::{MemoryDisk, SyntheticDisk};
 use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{BackendKind, Compression, DedupMode, MapEntry, Pbn, WordForm};
+use gemelo_format::{Compression, DedupMode, MapEntry, Pbn, Policy, WordForm};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const MAX_MEMORY_KB: u64 = 300 << 10;
 fn options() -> PoolOptions {
     PoolOptions {
         capacity_bytes: CAPACITY_BYTES,
-        backend: BackendKind::Compact,
+        policy: Policy::Compact,
         journal_bytes: Some(1 << 20),
         ..PoolOptions::default()
     }
@@ -179,12 +179,12 @@ fn what_cannot_be_so_large_is_refused_with_a_way_out() {
             other => panic!("{other:?}"),
         }
     };
-    for backend in BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Compact) {
-        let (what, rule) = refused(PoolOptions { backend, ..options() });
+    for policy in Policy::ALL.into_iter().filter(|policy| !policy.has_words(WordForm::Wide)) {
+        let (what, rule) = refused(PoolOptions { policy, ..options() });
         assert_eq!(what, "capacity 256 TiB");
         assert!(rule.contains("16 TiB") && rule.contains("compact"), "{rule}");
         let max_capacity_bytes = Some(CAPACITY_BYTES);
-        let small = PoolOptions { backend, capacity_bytes: 1 << 30, ..options() };
+        let small = PoolOptions { policy, capacity_bytes: 1 << 30, ..options() };
         assert_eq!(refused(PoolOptions { max_capacity_bytes, ..small }).0, "capacity 256 TiB");
     }
     let (_, rule) = refused(PoolOptions { capacity_bytes: CAPACITY_BYTES + PIB, ..options() });

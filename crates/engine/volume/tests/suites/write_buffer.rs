@@ -7,7 +7,7 @@ use crate::common::{
 use gemelo_base::ManualClock;
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskWrite, FileDisk};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning, VolumeError};
 use std::io;
@@ -102,18 +102,18 @@ struct TestDisks {
     both: PoolDisks,
 }
 
-fn disks(directory: &Path, backend: BackendKind) -> TestDisks {
+fn disks(directory: &Path, policy: Policy) -> TestDisks {
     let data = TestDisk::create(&directory.join("data"));
     let metadata = TestDisk::create(&directory.join("metadata"));
     let both =
         PoolDisks::new(Arc::clone(&data) as Arc<dyn Disk>, Arc::clone(&metadata) as Arc<dyn Disk>);
-    Pool::format(&both, &options_with(backend, POOL_BLOCKS)).unwrap();
+    Pool::format(&both, &options_with(policy, POOL_BLOCKS)).unwrap();
     TestDisks { data, metadata, both }
 }
 
 /// A pool with threads, and a volume of it.
 fn served(disks: &PoolDisks, mode: DedupMode) -> Pool {
-    // Neither the memory of the backend nor that of the buffer becomes full.
+    // Neither the memory of the policy nor that of the buffer becomes full.
     let tuning = Tuning { background: true, write_buffer_bytes: 1 << 20, ..Tuning::default() };
     let pool = Pool::open_disks(disks.clone(), tuning, Arc::new(ManualClock::new())).unwrap();
     pool.create_volume("a", WRITTEN_BLOCKS * BLOCK as u64, mode).unwrap();
@@ -129,7 +129,7 @@ fn a_full_file_system_leaves_contents_to_the_journal_and_stops_nothing() {
     {
         let tuning = || Tuning { max_journal_data_bytes, ..tuning() };
         let folder = tempfile::tempdir().unwrap();
-        let TestDisks { data, both: disks, .. } = disks(folder.path(), BackendKind::Log);
+        let TestDisks { data, both: disks, .. } = disks(folder.path(), Policy::Compact);
         let mut pool = open(&disks, tuning()).unwrap();
         pool.create_volume("a", 100 * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();
@@ -166,7 +166,7 @@ fn a_full_file_system_leaves_contents_to_the_journal_and_stops_nothing() {
 #[test]
 fn a_content_that_cannot_be_written_stops_the_pool_at_the_next_flush() {
     let folder = tempfile::tempdir().unwrap();
-    let TestDisks { data, both: disks, .. } = disks(folder.path(), BackendKind::Log);
+    let TestDisks { data, both: disks, .. } = disks(folder.path(), Policy::Compact);
     let pool = open(&disks, tuning_on_disk()).unwrap();
     pool.create_volume("a", 100 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -191,18 +191,18 @@ fn no_request_waits_for_an_operation_of_the_background() {
         ("metadata", Kind::Write),
         ("metadata", Kind::Sync),
     ];
-    for backend in BackendKind::ALL {
+    for policy in Policy::ALL {
         for mode in [DedupMode::Off, DedupMode::Inline, DedupMode::Offline] {
             for (name, kind) in HELD {
-                check_requests_while_held(backend, mode, name, kind);
+                check_requests_while_held(policy, mode, name, kind);
             }
         }
     }
 }
 
-fn check_requests_while_held(backend: BackendKind, mode: DedupMode, name: &str, kind: Kind) {
+fn check_requests_while_held(policy: Policy, mode: DedupMode, name: &str, kind: Kind) {
     let directory = tempfile::tempdir().unwrap();
-    let disks = disks(directory.path(), backend);
+    let disks = disks(directory.path(), policy);
     let pool = served(&disks.both, mode);
     let volume = pool.volume("a").unwrap();
     let held = if name == "data" { &disks.data } else { &disks.metadata };
@@ -221,12 +221,12 @@ fn check_requests_while_held(backend: BackendKind, mode: DedupMode, name: &str, 
         }
         // The step ahead of the writes is allocated by a thread that nobody waits for.
         held.wait_until_held();
-        assert!(kind == Kind::Allocate || !flushed.is_finished(), "{backend:?} {mode:?} {name}");
+        assert!(kind == Kind::Allocate || !flushed.is_finished(), "{policy:?} {mode:?} {name}");
         held.hold(None);
     });
     pool.close().unwrap();
     let pool = open(&disks.both, tuning()).unwrap();
     let last =
         read(&pool.volume("a").unwrap(), (WRITTEN_BLOCKS - 1) * BLOCK as u64, BLOCK).unwrap();
-    assert!(last == content(9 + WRITTEN_BLOCKS, BLOCK), "{backend:?} {mode:?} {name} {kind:?}");
+    assert!(last == content(9 + WRITTEN_BLOCKS, BLOCK), "{policy:?} {mode:?} {name} {kind:?}");
 }

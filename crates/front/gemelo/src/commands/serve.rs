@@ -174,7 +174,7 @@ pub(crate) struct Arguments {
     /// [default: as the pool was made, 256m]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     metadata_cache: Option<Size>,
-    /// Contents of which one is in the index of the backend compact: a power of two from 1 to 1024.
+    /// Contents of which one is in an index in memory: a power of two from 1 to 1024.
     /// Others are found if they were written beside one that is [default: as the pool was made, 1]
     #[arg(long, help_heading = TUNING, value_name = "COUNT")]
     index_sample: Option<IndexSampling>,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(60);
-const BACKENDS: [&str; 5] = ["log", "ram", "table", "btree", "compact"];
+const POLICIES: [&str; 4] = ["compact", "inram", "dtb", "cbt"];
 
 fn import(pool: &TestPool, name: &str, mode: &str, content: &[u8]) {
     let source = pool.file("source");
@@ -28,15 +28,15 @@ fn check_json(pool: &TestPool, options: &[&str]) -> serde_json::Value {
 
 #[test]
 fn what_has_another_copy_is_told_with_its_command_and_a_repair_heals_it() {
-    for backend in BACKENDS {
+    for policy in POLICIES {
         for repairs in [true, false] {
-            let pool = TestPool::new(&["--backend", backend]);
+            let pool = TestPool::new(&["--policy", policy]);
             let content = noise(7, BLOCK);
             import(&pool, "in", "inline", &content.repeat(8));
             import(&pool, "no", "off", &content);
             flip_first(&pool, &content);
             let Ran { status, out, err } = gemelo(&["pool", "check", &pool.path(), "--data"]);
-            assert_eq!((status, err.as_str()), (4, ""), "{backend}: {out}");
+            assert_eq!((status, err.as_str()), (4, ""), "{policy}: {out}");
             let scrub = format!("'gemelo pool scrub {}'", pool.path());
             assert!(out.contains("block 0 of 'in'"), "{out}");
             assert!(out.contains(": another copy is whole\n"), "{out}");
@@ -58,7 +58,7 @@ fn what_has_another_copy_is_told_with_its_command_and_a_repair_heals_it() {
             pool.assert_clean();
             let out = pool.file("out");
             done(&["volume", "export", &pool.volume("in"), &out]);
-            assert!(fs::read(out).unwrap() == content.repeat(8), "{backend}");
+            assert!(fs::read(out).unwrap() == content.repeat(8), "{policy}");
         }
     }
 }
@@ -90,8 +90,8 @@ fn a_served_pool_names_the_command_that_heals_it() {
 /// was expected where.
 #[test]
 fn a_check_of_cut_off_files_promises_only_what_a_repair_does() {
-    for backend in BACKENDS {
-        let made = TestPool::new(&["--backend", backend]);
+    for policy in POLICIES {
+        let made = TestPool::new(&["--policy", policy]);
         import(&made, "a", "inline", &noise(3, 40 * BLOCK));
         import(&made, "b", "off", &noise(3, 40 * BLOCK));
         let [data, metadata] =
@@ -108,7 +108,7 @@ fn a_check_of_cut_off_files_promises_only_what_a_repair_does() {
             ("data", 100),
         ]);
         for (name, length) in cuts {
-            let what = format!("{backend}, '{name}' cut to {length} bytes");
+            let what = format!("{policy}, '{name}' cut to {length} bytes");
             fs::write(made.file("pool/data"), &data).unwrap();
             fs::write(made.file("pool/metadata"), &metadata).unwrap();
             let file =
@@ -262,8 +262,8 @@ fn a_pool_that_is_moved_under_its_server_goes_on() {
 
 #[test]
 fn volumes_that_come_and_go_are_no_damage_for_commands_on_a_served_pool() {
-    for backend in BACKENDS {
-        let pool = TestPool::new(&["--backend", backend]);
+    for policy in POLICIES {
+        let pool = TestPool::new(&["--policy", policy]);
         import(&pool, "a", "offline", &noise(3, 2000 * BLOCK));
         let served = pool.serve(&[]);
         let stop = AtomicBool::new(false);
@@ -292,11 +292,11 @@ fn volumes_that_come_and_go_are_no_damage_for_commands_on_a_served_pool() {
                     &["volume", "ls", &path],
                 ] {
                     let Ran { status, out, err } = gemelo(words);
-                    assert_eq!(status, 0, "{backend}: {words:?}: {out}{err}");
+                    assert_eq!(status, 0, "{policy}: {words:?}: {out}{err}");
                 }
             }
             stop.store(true, Ordering::Relaxed);
-            assert!(comes_and_goes.join().unwrap() > 0, "{backend}");
+            assert!(comes_and_goes.join().unwrap() > 0, "{policy}");
         });
         let (status, err) = served.stop();
         assert_eq!(status, 0, "{err}");

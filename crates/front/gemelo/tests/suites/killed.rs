@@ -9,7 +9,7 @@ use crate::history::{History, SECTOR};
 use crate::support::tools::{all_of, run, tool};
 use crate::support::{MIB, Served, TestPool, setting, small};
 use gemelo_base::random::Random;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_nbd::client::Submission;
 use gemelo_volume::PoolOptions;
 use std::sync::Mutex;
@@ -70,12 +70,12 @@ fn write_until_killed(
 }
 
 /// Flushed data survives every kill, and every other sector is old or new.
-fn survives_kills(backend: BackendKind, kills: u64) {
+fn survives_kills(policy: Policy, kills: u64) {
     let seed = setting("GEMELO_KILL_SEED", 1);
     eprintln!("GEMELO_KILL_SEED={seed}");
     let mut random = Random::new(seed);
     // A short journal, so that many kills fall into checkpoints.
-    let options = PoolOptions { journal_bytes: Some(MIB), backend, ..small(64 * MIB) };
+    let options = PoolOptions { journal_bytes: Some(MIB), policy, ..small(64 * MIB) };
     let pool = TestPool::new(&options, &VOLUMES);
     let sectors = VOLUME_BYTES as usize / SECTOR;
     let histories = VOLUMES.map(|_| Mutex::new(History::new(sectors)));
@@ -112,16 +112,16 @@ fn survives_kills(backend: BackendKind, kills: u64) {
     assert!(doubtful > 0 && lost > 0, "kills came between writes and flushes: {doubtful}, {lost}");
 }
 
-fn kill_with(backend: BackendKind) {
-    let part = match backend {
-        BackendKind::Log => 1,
-        BackendKind::Ram => 3,
-        BackendKind::Table | BackendKind::BTree | BackendKind::Compact => 2,
+fn kill_with(policy: Policy) {
+    let part = match policy {
+        Policy::Compact => 1,
+        Policy::InRam => 3,
+        Policy::Dtb | Policy::Cbt => 2,
     };
-    survives_kills(backend, setting("GEMELO_KILLS", KILLS) / part);
+    survives_kills(policy, setting("GEMELO_KILLS", KILLS) / part);
 }
 
-gemelo_format::test_each_backend!(what_was_flushed_survives_kills, kill_with);
+gemelo_format::test_each_policy!(what_was_flushed_survives_kills, kill_with);
 
 /// fio writes one half of a volume to the end and flushes it, then the other until the server is
 /// killed. After a restart fio finds every block of the first half as it wrote it.

@@ -41,8 +41,9 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
         (&["--capacity", "4k"], "capacity"),
         (&["--fingerprint", "md5"], "md5"),
         (&["--cache", "10e"], "of memory, less than cache 10.00 EiB"),
-        (&["--capacity", "256t"], "or the backend compact, allow more"),
-        (&["--max-capacity", "256t"], "or the backend compact, allow more"),
+        (&["--capacity", "512t"], "larger blocks allow more"),
+        (&["--policy", "cbt", "--max-capacity", "256t"], "or the policy compact, allow more"),
+        (&["--backend", "log"], "--backend"),
         (&["--capacity", "2g", "--max-capacity", "1g"], "give at least the capacity, 2 GiB"),
         (&["--data", "/no/such/directory/data"], "/no/such/directory/data"),
     ] {
@@ -70,7 +71,7 @@ fn data_and_metadata_can_be_elsewhere_and_what_is_there_stays() {
 /// Such a pool keeps its index in memory alone, and only while it is served.
 #[test]
 fn a_pool_that_may_become_large_is_served_and_asked_as_others_are() {
-    let pool = TestPool::new(&["--backend", "compact", "--max-capacity", "256t"]);
+    let pool = TestPool::new(&["--max-capacity", "256t"]);
     fs::write(pool.file("raw"), noise(3, 8192)).unwrap();
     done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
     let said = || done(&["pool", "stat", &pool.path()]);
@@ -83,9 +84,9 @@ fn a_pool_that_may_become_large_is_served_and_asked_as_others_are() {
 
 #[test]
 fn a_sample_of_the_index_that_has_no_effect_is_told() {
-    let pool = TestPool::new(&["--backend", "table"]);
+    let pool = TestPool::new(&["--policy", "dtb"]);
     let (status, told) = pool.serve(&["--index-sample", "2"]).stop();
-    assert!(status == 0 && told.contains("only compact can have a sample"), "{told}");
+    assert!(status == 0 && told.contains("only one in memory can have a sample"), "{told}");
 }
 
 #[test]
@@ -261,18 +262,18 @@ fn a_served_pool_gives_back_what_is_freed() {
 
 #[test]
 fn every_backend_keeps_what_it_is_given() {
-    for backend in ["log", "ram", "table", "btree", "compact"] {
-        let pool = TestPool::new(&["--backend", backend, "--metadata-cache", "1m"]);
+    for policy in ["compact", "inram", "dtb", "cbt"] {
+        let pool = TestPool::new(&["--policy", policy, "--metadata-cache", "1m"]);
         fs::write(pool.file("raw"), noise(7, 2 << 20)).unwrap();
         done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
         let served = pool.serve(&[]);
-        assert_eq!(pool.stat("/pool/backend"), backend);
+        assert_eq!(pool.stat("/pool/policy"), policy);
         assert_eq!(pool.stat("/pool/physical_blocks"), 512);
         done(&["volume", "clone", &pool.volume("a"), "b"]);
         done(&["pool", "check", &pool.path(), "--data"]);
         drop(served);
         done(&["volume", "export", &pool.volume("b"), &pool.file("back")]);
-        assert!(fs::read(pool.file("back")).unwrap() == noise(7, 2 << 20), "{backend}");
+        assert!(fs::read(pool.file("back")).unwrap() == noise(7, 2 << 20), "{policy}");
         pool.assert_clean();
     }
 }

@@ -8,7 +8,7 @@ use crate::support::mount::{Attached, Mounted, can_mount};
 use crate::support::tools::{all_there, run, tool};
 use crate::support::{MIB, Served, TestPool, setting, small};
 use gemelo_base::random::Random;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::PoolOptions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -134,7 +134,7 @@ fn compare(cluster: &Cluster, told: &Told) -> Told {
     found
 }
 
-fn postgresql_keeps_every_acknowledged_commit(backend: BackendKind) {
+fn postgresql_keeps_every_acknowledged_commit(policy: Policy) {
     let Some(programs) = crate::cluster::programs().filter(|_| can_mount() && all_there(&TOOLS))
     else {
         return;
@@ -143,7 +143,7 @@ fn postgresql_keeps_every_acknowledged_commit(backend: BackendKind) {
     eprintln!("GEMELO_KILL_SEED={seed}");
     let mut random = Random::new(seed);
     // A short journal, so that many kills fall into checkpoints.
-    let options = PoolOptions { journal_bytes: Some(MIB), backend, ..small(2 * VOLUME_BYTES) };
+    let options = PoolOptions { journal_bytes: Some(MIB), policy, ..small(2 * VOLUME_BYTES) };
     let pool = TestPool::new(&options, &[("disk", VOLUME_BYTES, DedupMode::Inline)]);
     // PostgreSQL's user has to reach what lies in it.
     fs::set_permissions(pool.directory.path(), fs::Permissions::from_mode(0o711)).unwrap();
@@ -173,11 +173,11 @@ fn postgresql_keeps_every_acknowledged_commit(backend: BackendKind) {
 }
 
 #[test]
-fn postgresql_keeps_every_acknowledged_commit_on_a_log_pool() {
-    postgresql_keeps_every_acknowledged_commit(BackendKind::Log);
+fn postgresql_keeps_every_acknowledged_commit_on_a_pool() {
+    postgresql_keeps_every_acknowledged_commit(Policy::Compact);
 }
 
 #[test]
-fn postgresql_keeps_every_acknowledged_commit_on_a_table_pool() {
-    postgresql_keeps_every_acknowledged_commit(BackendKind::Table);
+fn postgresql_keeps_every_acknowledged_commit_with_an_index_on_disk() {
+    postgresql_keeps_every_acknowledged_commit(Policy::Dtb);
 }

@@ -79,7 +79,7 @@ fn the_list_of_mutations_names_tests_that_exist() {
     let names: Vec<&str> = list.split('`').filter(is_name).collect();
     assert!(names.len() > 50, "{} tests", names.len());
     let missing = |name: &&&str| {
-        let forms = [format!("fn {name}("), format!("test_each_backend!({name},")];
+        let forms = [format!("fn {name}("), format!("test_each_policy!({name},")];
         !forms.iter().any(|form| sources.contains(form))
     };
     let missing: Vec<&&str> = names.iter().filter(missing).collect();

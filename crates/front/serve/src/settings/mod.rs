@@ -73,7 +73,7 @@ pub struct Settings {
     /// `compact`.
     #[serde(rename = "metadata-cache", deserialize_with = "size")]
     pub metadata_cache_bytes: Option<u64>,
-    /// The contents that the index of the backend `compact` has in memory.
+    /// The contents that an index in memory has.
     #[serde(deserialize_with = "sample")]
     pub index_sample: Option<IndexSampling>,
     /// Bytes of memory for contents that were written lately or are read often, for readers.

@@ -12,7 +12,6 @@ mod room;
 mod table;
 
 use super::held::{self, Found};
-use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, IndexState, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::table::TableLayout;
@@ -20,8 +19,7 @@ use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
 use bucket::RUN_BITS;
 use gemelo_base::locks::{Mutex, RwLock};
-use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree, WordForm};
-use std::collections::HashMap;
+use gemelo_format::{NodeRef, Page, Part, Tree, WordForm};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use table::Table;
@@ -232,18 +230,6 @@ impl IndexState for MemoryIndex {
 
 impl Layout for CompactLayout {
     type Index = MemoryIndex;
-
-    const KIND: BackendKind = BackendKind::Compact;
-    const SHARES_MAPS: bool = true;
-
-    fn merge_map(
-        pages: &Pages,
-        tree: &Tree,
-        layer: &Layer,
-        made: &mut HashMap<Position, Slot>,
-    ) -> Result<Tree> {
-        TableLayout::merge_map(pages, tree, layer, made)
-    }
 
     fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
         TableLayout::leaf_at(pages, tree, part, key)

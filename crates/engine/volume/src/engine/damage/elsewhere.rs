@@ -105,7 +105,7 @@ impl Engine {
         loop {
             self.log.bound_open_commit()?;
             let is_removed = volume.enter();
-            if *is_removed || volume.may_be_copied() {
+            if *is_removed || volume.is_in_change() {
                 return Ok(());
             }
             let end = Lbn(self.blocks_of(volume));

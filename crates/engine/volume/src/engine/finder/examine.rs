@@ -40,7 +40,6 @@ impl Engine {
         report.examined_blocks += candidates.len() as u64;
         report.aborted_blocks += (chunk.len() - candidates.len()) as u64;
         let mut again = Vec::new();
-        self.warm_pieces(volume, candidates.iter().map(|candidate| candidate.own.lbn))?;
         let mut scratch = Scratch::default();
         for some in candidates.chunks(SETTLED_AT_ONCE) {
             let mut state = self.state_to_change();

@@ -62,7 +62,7 @@ impl Engine {
         // The gates keep these volumes from being removed. The first reference of a block has the
         // least id, so gates are entered in the order of the ids.
         let gates: Vec<_> = others.iter().map(|other| (other, other.enter())).collect();
-        let open = gates.iter().filter(|(other, removed)| !**removed && !other.may_be_copied());
+        let open = gates.iter().filter(|(other, removed)| !**removed && !other.is_in_change());
         let open: Vec<OpenVolume> = open
             .map(|(other, _)| &***other)
             .chain(std::iter::once(volume))

@@ -105,8 +105,8 @@ impl Engine {
             let step = {
                 let removed = volume.enter();
                 let end = Lbn(self.blocks_of(volume));
-                // A copy would keep the old places.
-                if *removed || volume.may_be_copied() {
+                // A clone would keep the old places.
+                if *removed || volume.is_in_change() {
                     return Ok(());
                 }
                 let mapped = self.next_mapped(volume.id(), next, end)?;

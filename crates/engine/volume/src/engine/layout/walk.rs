@@ -51,8 +51,8 @@ impl Engine {
         }
         let left = Stretch { first: chunk.end, ..stretch };
         let again = || marks.mark(blocks, std::iter::once(Lbn(chunk.first)), self.ticker.now());
-        // A copy refers to all blocks, and the blocks would be stored twice.
-        if volume.may_be_copied() {
+        // A clone refers to all blocks, and the blocks would be stored twice.
+        if volume.is_in_change() {
             again();
             return Ok(Some(ArrangeReport::default()));
         }
@@ -143,7 +143,7 @@ impl Engine {
             let report = {
                 let removed = volume.enter();
                 let blocks = self.blocks_of(volume);
-                if *removed || volume.may_be_copied() {
+                if *removed || volume.is_in_change() {
                     return Ok(());
                 }
                 let mapped = self.next_mapped(volume.id(), next, Lbn(blocks))?;

@@ -10,18 +10,15 @@ use crate::error::{Result, VolumeError};
 use gemelo_base::background::Step;
 use gemelo_base::with_causes;
 use gemelo_disk::DiskWrite;
-use gemelo_format::{BackendKind, DiskRole, Root};
+use gemelo_format::{DiskRole, Policy, Root};
 use gemelo_metadata::{PageWrites, Pressure, Sealed, Totals};
-
-/// Pages copied under the state's lock at once: some 30 µs.
-const PAGES_AT_ONCE: usize = 64;
 
 /// The fields of a root that are known when the state is frozen.
 struct Mark {
     generation: u64,
     next_commit: u64,
     journal_offset: u64,
-    backend: BackendKind,
+    policy: Policy,
     totals: Totals,
 }
 
@@ -110,7 +107,7 @@ impl Log {
     /// Writes a checkpoint. Returns `false` if it was given up for contents that have no space.
     fn try_checkpoint(&self) -> Result<bool> {
         let mut committer = self.committer.lock();
-        let (next_commit, backend, totals) = self.freeze(&mut committer)?;
+        let (next_commit, policy, totals) = self.freeze(&mut committer)?;
         let written = self.write_waiting(&mut committer);
         if let Err(stopped) = self.health.check_running() {
             return written.and(Err(stopped));
@@ -125,7 +122,7 @@ impl Log {
             generation: committer.generation() + 1,
             next_commit,
             journal_offset: committer.head(),
-            backend,
+            policy,
             totals,
         };
         let has_journal_data = committer.journal_data.begin_sync();
@@ -147,13 +144,13 @@ impl Log {
             .map(|()| true)
     }
 
-    fn freeze(&self, committer: &mut Committer) -> Result<(u64, BackendKind, Totals)> {
+    fn freeze(&self, committer: &mut Committer) -> Result<(u64, Policy, Totals)> {
         let mut state = self.write();
         // A thread that panicked may have left the state half changed.
         self.health.check_running()?;
         self.close_now(&mut state, committer);
         state.backend_mut().freeze();
-        Ok((state.open.number(), state.backend().kind(), state.backend().totals()))
+        Ok((state.open.number(), state.backend().policy(), state.backend().totals()))
     }
 
     /// Makes the contents durable that the checkpoint refers to, without the journal before it: in
@@ -205,13 +202,13 @@ impl Log {
         if let Some(merge) = merge {
             add(&self.counters.checkpoint_pages, merge()?);
         }
-        let Sealed { table, table_bytes } = self.write_local_pages()?;
+        let Sealed { table, table_bytes } = self.write_table()?;
         self.sync()?;
         let root = Root {
             generation: mark.generation,
             next_commit: mark.next_commit,
             journal_offset: mark.journal_offset,
-            backend: mark.backend,
+            policy: mark.policy,
             table,
             table_bytes,
             data_blocks: mark.totals.data_blocks,
@@ -234,27 +231,16 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the frozen pages and the table, if the backend keeps them on the metadata disk.
-    fn write_local_pages(&self) -> Result<Sealed> {
+    /// Writes the table that names the frozen pages.
+    fn write_table(&self) -> Result<Sealed> {
         let mut writes = PageWrites::new();
-        loop {
-            let mut state = self.write();
-            let Some(pages) = state.backend_mut().local_pages_mut() else {
-                return Ok(Sealed::default());
-            };
-            let is_more = pages.gather(PAGES_AT_ONCE, &mut writes)?;
-            let table = if is_more { None } else { Some(pages.seal(&mut writes)?) };
-            drop(state);
-            self.write_pages(&mut writes)?;
-            if let Some(table) = table {
-                return Ok(table);
-            }
-        }
+        let table = self.write().backend_mut().seal(&mut writes)?;
+        self.write_pages(&writes)?;
+        Ok(table)
     }
 
-    /// Writes both copies of pages in one list, in the order of their places, and empties the list
-    /// of pages.
-    fn write_pages(&self, writes: &mut PageWrites) -> Result<()> {
+    /// Writes both copies of pages in one list, in the order of their places.
+    fn write_pages(&self, writes: &PageWrites) -> Result<()> {
         let regions = self.superblock.regions();
         let mut list: Vec<DiskWrite<'_>> = writes
             .iter()
@@ -266,7 +252,6 @@ impl Log {
         self.disk.write_all(&mut list).map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
         self.disk.start_write_back();
         add(&self.counters.checkpoint_pages, writes.len() as u64);
-        writes.clear();
         Ok(())
     }
 }

@@ -7,7 +7,6 @@
 
 mod checkpoint;
 mod commit;
-mod copy;
 mod group_commit;
 mod journal_data;
 mod parts;

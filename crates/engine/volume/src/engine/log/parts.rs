@@ -160,13 +160,6 @@ impl Log {
         self.state.write()
     }
 
-    /// Keeps checkpoints out, and other changes of whole volumes, unless the backend allows volumes
-    /// to change meanwhile.
-    pub(crate) fn without_checkpoint(&self) -> Option<OrderedGuard<'_, ()>> {
-        let allows = self.read().backend().allows_volume_changes();
-        (!allows).then(|| self.checkpointer.lock())
-    }
-
     /// Holds the log still: nothing is changed or committed until the view is dropped.
     pub(crate) fn still(&self) -> LogSnapshot<'_> {
         let committer = self.committer.lock();

@@ -1,24 +1,21 @@
-//! The state that one lock guards: the metadata, the open commit, and copies under way.
+//! The state that one lock guards: the metadata and the open commit.
 
 mod change;
 
 use super::commit::OpenCommit;
-use super::copy::Copying;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
-use gemelo_metadata::{Index, Map, MetadataBackend, Record};
+use gemelo_metadata::{MetadataBackend, Record};
 
-/// The metadata, the open commit and the copies under way; see the module.
+/// The metadata and the open commit; see the module.
 pub(crate) struct State {
     pub(super) backend: Box<dyn MetadataBackend>,
     pub(super) open: OpenCommit,
-    /// Volumes that are being copied.
-    pub(super) copies: Vec<Copying>,
 }
 
 impl State {
     pub(super) fn new(backend: Box<dyn MetadataBackend>, open: OpenCommit) -> Self {
-        Self { backend, open, copies: Vec::new() }
+        Self { backend, open }
     }
 
     /// The backend that has the metadata.

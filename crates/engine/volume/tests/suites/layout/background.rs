@@ -15,7 +15,7 @@ fn eventually(is_true: impl Fn() -> bool) {
 /// A pool with a background and a clock that the test moves.
 fn in_background(layout: LayoutTuning) -> (Pool, Volume, Arc<ManualClock>) {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(BackendKind::Log, POOL_BLOCKS)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(Policy::Compact, POOL_BLOCKS)).unwrap();
     let clock = Arc::new(ManualClock::new());
     let tuning = Tuning { background: true, layout, ..tuning() };
     let pool = Pool::open_disks(simulation.disks(), tuning, clock.clone()).unwrap();

@@ -9,11 +9,11 @@ use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
 use gemelo_base::values::{Size, Span};
 use gemelo_disk::IoMode;
-use gemelo_format::{BackendKind, Compression, FingerprintKind};
+use gemelo_format::{Compression, FingerprintKind, IndexForm, Policy};
 use gemelo_job::choice;
 use gemelo_place::PoolPlace;
 use gemelo_serve::{RequestFailure, SETTINGS, Settings};
-use gemelo_volume::{ChosenBackend, IndexSampling, NewPool, PoolOptions, Tuning, about_backend};
+use gemelo_volume::{IndexSampling, NewPool, PoolOptions, Tuning, about_policy};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -35,26 +35,26 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// Size to which the data store may be grown later, if that is more than 2^32 blocks (16t of
-    /// 4k), which only the backend compact can have [default: 2^32 blocks, or the capacity]
+    /// 4k) [default: 2^32 blocks, or the capacity]
     #[arg(long, value_name = "SIZE")]
     max_capacity: Option<Size>,
     /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m [default:
     /// 4k, or as the domain was created]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<Size>,
-    /// Backend that keeps the metadata [default: compact, or by --memory]
-    #[arg(long, value_name = "KIND", value_parser = backend_parser())]
-    backend: Option<BackendKind>,
-    /// Choose the fastest of the backends log, compact and table whose metadata fit in this memory
-    /// when the pool is full
-    #[arg(long, value_name = "SIZE", conflicts_with = "backend")]
+    /// Policy of the metadata, to compare published designs; docs/reference/metadata.md describes
+    /// them [default: compact]
+    #[arg(long, value_name = "POLICY", value_parser = policy_parser(), hide_short_help = true)]
+    policy: Option<Policy>,
+    /// Memory that the metadata may take when the pool is full; their cache gets what the index
+    /// leaves, up to 256m
+    #[arg(long, value_name = "SIZE", conflicts_with = "metadata_cache")]
     memory: Option<Size>,
-    /// Memory for pages and changes of metadata with the backends table, btree and compact
-    /// [default: 256m]
+    /// Memory for pages and changes of metadata [default: 256m]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
-    /// Contents of which one is in the index of the backend compact: a power of two from 1 to 1024.
-    /// Others are found if they were written beside one that is [default: 1]
+    /// Contents of which one is in the index: a power of two from 1 to 1024. Others are found if
+    /// they were written beside one that is [default: 1]
     #[arg(long, value_name = "COUNT")]
     index_sample: Option<IndexSampling>,
     /// Memory for contents that were written lately, while the pool is open; 0 for none [default:
@@ -92,11 +92,11 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-/// Makes the parser of backend names. The help lists all backends.
-fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
-    let value = |kind: BackendKind| PossibleValue::new(kind.name()).help(about_backend(kind));
-    PossibleValuesParser::new(BackendKind::ALL.map(value))
-        .try_map(|name| BackendKind::from_name(&name).ok_or("unknown backend"))
+/// Makes the parser of the names of policies. The help lists all of them.
+fn policy_parser() -> impl TypedValueParser<Value = Policy> {
+    let value = |kind: Policy| PossibleValue::new(kind.name()).help(about_policy(kind));
+    PossibleValuesParser::new(Policy::ALL.map(value))
+        .try_map(|name| Policy::from_name(&name).ok_or("unknown policy"))
 }
 
 choice!(
@@ -116,20 +116,20 @@ choice!(
 );
 
 impl Arguments {
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self, options: &PoolOptions) -> anyhow::Result<Settings> {
+        Ok(Settings {
             commit_interval_ms: self
                 .commit_interval
                 .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)),
             verify_reads: self.verify_reads.map(OnOff::is_on),
             verify_bytes: self.verify_bytes.then_some(true),
             io: self.io,
-            metadata_cache_bytes: self.metadata_cache.map(|cache| cache.0),
+            metadata_cache_bytes: self.cache_within_memory(options)?,
             index_sample: self.index_sample,
             cache_bytes: self.cache.map(|cache| cache.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
             ..Settings::default()
-        }
+        })
     }
 
     fn options(&self) -> anyhow::Result<PoolOptions> {
@@ -152,7 +152,7 @@ impl Arguments {
             capacity_bytes,
             max_capacity_bytes: self.max_capacity.map(|size| size.0),
             fingerprint: self.fingerprint.map_or(usual.fingerprint, Into::into),
-            backend: self.backend.unwrap_or(usual.backend),
+            policy: self.policy.unwrap_or(usual.policy),
             compression: self.compression.filter(|kind| *kind != Compression::Off),
             data: self.data.clone(),
             metadata,
@@ -161,40 +161,25 @@ impl Arguments {
         })
     }
 
-    /// Sets the backend that fits in the memory, and returns a line that says why. Refuses a sample
-    /// for a backend that has none.
-    fn choose_backend(&self, options: &mut PoolOptions) -> anyhow::Result<Option<String>> {
-        let choice = self.choose_by_memory(options)?;
-        let kind = options.backend;
-        if self.index_sample.is_some_and(|sample| sample != IndexSampling::ALL)
-            && kind != BackendKind::Compact
-        {
-            return Err(bad_input(anyhow!(
-                "--index-sample is for the backend compact, and this pool would have {}: give \
-                 --backend compact, or leave it out",
-                kind.name()
-            )));
+    /// Refuses a sample for an index on disk, which has every content.
+    fn check_sample(&self, options: &PoolOptions) -> anyhow::Result<()> {
+        let is_sampled = self.index_sample.is_some_and(|sample| sample != IndexSampling::ALL);
+        if !is_sampled || options.policy.index() == IndexForm::Memory {
+            return Ok(());
         }
-        Ok(choice)
+        Err(bad_input(anyhow!(
+            "--index-sample is for an index in memory, and the policy {} has it on disk: leave out \
+             one of them",
+            options.policy.name()
+        )))
     }
 
-    fn choose_by_memory(&self, options: &mut PoolOptions) -> anyhow::Result<Option<String>> {
-        let Some(memory) = self.memory else { return Ok(None) };
-        let cache_bytes =
-            self.metadata_cache.map_or(Tuning::default().cache_bytes, |cache| cache.0);
+    /// The cache that was asked for, or the one with which the metadata fit in the memory.
+    fn cache_within_memory(&self, options: &PoolOptions) -> anyhow::Result<Option<u64>> {
+        let Some(memory) = self.memory else { return Ok(self.metadata_cache.map(|cache| cache.0)) };
         let sampling = self.index_sample.unwrap_or(IndexSampling::ALL);
-        let ChosenBackend { backend, memory_bytes, too_large } =
-            options.choose_backend(memory.0, (cache_bytes, sampling)).or_bad_input()?;
-        options.backend = backend;
-        let others = too_large.iter().map(|(other, bytes)| {
-            format!(", and {} would take {}", other.name(), format_size(*bytes))
-        });
-        Ok(Some(format!(
-            "backend {}: when the pool is full, its metadata take {} of memory{}\n",
-            backend.name(),
-            format_size(memory_bytes),
-            others.collect::<String>(),
-        )))
+        let most = (Tuning::default().cache_bytes, sampling);
+        Ok(Some(options.cache_within(memory.0, most).or_bad_input()?))
     }
 }
 
@@ -234,22 +219,23 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let mut options = arguments.options()?;
-    let choice = arguments.choose_backend(&mut options)?;
+    let options = arguments.options()?;
+    arguments.check_sample(&options)?;
+    let settings = arguments.settings(&options)?;
     // A pool that could not be served with its own settings is not made.
-    arguments.settings().fit(gemelo_base::memory::of_machine())?;
+    settings.fit(gemelo_base::memory::of_machine())?;
     let pool = &arguments.pool;
     let about = |failure: RequestFailure| failure.about(&pool.to_string());
     let options = match pool {
         PoolPlace::Directory(directory) => {
             let new = NewPool::make(directory, &options).map_err(|error| about(error.into()))?;
-            arguments.settings().write(directory)?;
+            settings.write(directory)?;
             new.keep();
             options
         }
         PoolPlace::Member(member) => {
             arguments.refuse_for_member()?;
-            let text = arguments.settings().text()?;
+            let text = settings.text()?;
             let texts: Vec<(&str, &str)> =
                 text.iter().map(|text| (SETTINGS, text.as_str())).collect();
             let monitor = &*context.monitor;
@@ -261,7 +247,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         format_size(options.capacity_bytes),
         format_size(u64::from(options.block_bytes)),
     ))?;
-    choice.map_or(Ok(()), |choice| context.print(&choice))?;
     Ok(Outcome::Done)
 }
 
@@ -276,29 +261,31 @@ mod tests {
         arguments: Arguments,
     }
 
-    fn choose(line: &str) -> anyhow::Result<(BackendKind, Option<String>)> {
+    fn made(line: &str) -> anyhow::Result<(Policy, Option<u64>)> {
         let Line { arguments } = Line::try_parse_from(line.split(' '))?;
-        let mut options = arguments.options()?;
-        let choice = arguments.choose_backend(&mut options)?;
-        Ok((options.backend, choice))
+        let options = arguments.options()?;
+        arguments.check_sample(&options)?;
+        Ok((options.policy, arguments.settings(&options)?.metadata_cache_bytes))
     }
 
     #[test]
-    fn the_backend_is_given_or_follows_from_the_memory() {
-        assert_eq!(choose("create p").unwrap(), (BackendKind::Compact, None));
-        assert_eq!(choose("create p --backend ram").unwrap(), (BackendKind::Ram, None));
-        let (backend, choice) = choose("create p --capacity 1t --memory 2g").unwrap();
-        let choice = choice.unwrap();
-        assert_eq!(backend, BackendKind::Compact);
-        assert!(choice.starts_with("backend compact: when the pool is full"), "{choice}");
-        assert!(choice.contains(", and log would take "), "{choice}");
-        assert_eq!(choose("create p --memory 64g").unwrap().0, BackendKind::Log);
-        let small = choose("create p --capacity 1t --memory 100m --metadata-cache 16m").unwrap();
-        assert_eq!(small.0, BackendKind::Table);
-        assert!(choose("create p --backend compact --index-sample 32").is_ok());
-        let bad = ["--memory 100m --cache 16m", "--memory 1g --backend log", "--index-sample 32"];
+    fn the_cache_is_given_or_follows_from_the_memory() {
+        assert_eq!(made("create p").unwrap(), (Policy::Compact, None));
+        assert_eq!(made("create p --policy inram").unwrap(), (Policy::InRam, None));
+        let cache = |line: &str| made(line).unwrap().1.unwrap() >> 20;
+        assert_eq!(cache("create p --metadata-cache 16m"), 16);
+        assert_eq!(cache("create p --capacity 1t --memory 64g"), 256);
+        assert!((1..256).contains(&cache("create p --capacity 1t --memory 1400m")));
+        assert!(made("create p --index-sample 32").is_ok());
+        let bad = [
+            "--memory 100m",
+            "--memory 1g --metadata-cache 16m",
+            "--policy dtb --index-sample 32",
+            "--policy log",
+            "--backend compact",
+        ];
         for bad in bad {
-            assert!(choose(&format!("create p --capacity 1t {bad}")).is_err(), "{bad}");
+            assert!(made(&format!("create p --capacity 1t {bad}")).is_err(), "{bad}");
         }
     }
 }

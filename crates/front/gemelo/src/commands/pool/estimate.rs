@@ -7,7 +7,7 @@ use crate::table::Table;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted, format_percent, format_size};
 use gemelo_base::values::Size;
-use gemelo_format::{BackendKind, WordForm};
+use gemelo_format::{Policy, WordForm};
 use gemelo_volume::{FullPool, IndexSampling, Needs, PoolOptions, Tuning};
 use serde::Serialize;
 
@@ -22,11 +22,10 @@ pub(crate) struct Arguments {
     /// Blocks of volumes for each block that is stored, at least 1
     #[arg(long, value_name = "RATIO", default_value = "1", value_parser = dedup_ratio)]
     dedup_ratio: f64,
-    /// Memory for pages and changes of metadata with the backends table, btree and compact
-    /// [default: 256m]
+    /// Memory for pages and changes of metadata [default: 256m]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
-    /// Contents of which one is in the index of the backend compact: a power of two from 1 to 1024
+    /// Contents of which one is in an index in memory: a power of two from 1 to 1024
     #[arg(long, value_name = "COUNT", default_value_t = IndexSampling::ALL)]
     index_sample: IndexSampling,
     #[command(flatten)]
@@ -55,12 +54,12 @@ struct Input {
 struct Estimate {
     stored_blocks: u64,
     mapped_blocks: u64,
-    backends: Vec<Row>,
+    policies: Vec<Row>,
 }
 
 #[derive(Serialize)]
 struct Row {
-    backend: BackendKind,
+    policy: Policy,
     #[serde(flatten)]
     needs: Needs,
 }
@@ -82,31 +81,31 @@ impl Arguments {
 
 impl Estimate {
     fn of(input: &Input) -> anyhow::Result<Self> {
-        let mut estimate = Self { stored_blocks: 0, mapped_blocks: 0, backends: Vec::new() };
-        for backend in BackendKind::ALL {
+        let mut estimate = Self { stored_blocks: 0, mapped_blocks: 0, policies: Vec::new() };
+        for policy in Policy::ALL {
             let options = PoolOptions {
                 capacity_bytes: input.capacity_bytes,
                 block_bytes: input.block_bytes,
-                backend,
+                policy,
                 ..PoolOptions::default()
             };
-            if options.is_wide() && !backend.has_words(WordForm::Wide) {
+            if options.is_wide() && !policy.has_words(WordForm::Wide) {
                 continue;
             }
             let FullPool { stored_blocks, mapped_blocks, needs } = options
                 .needs(input.dedup_ratio, (input.metadata_cache_bytes, input.index_sample))?;
             (estimate.stored_blocks, estimate.mapped_blocks) = (stored_blocks, mapped_blocks);
-            estimate.backends.push(Row { backend, needs });
+            estimate.policies.push(Row { policy, needs });
         }
         Ok(estimate)
     }
 
     fn to_text(&self, input: &Input) -> String {
         let mut table = Table::new();
-        table.row(["backend", "memory", "metadata", "of the data", "overwrite reads", "writes"]);
-        for Row { backend, needs } in &self.backends {
+        table.row(["policy", "memory", "metadata", "of the data", "overwrite reads", "writes"]);
+        for Row { policy, needs } in &self.policies {
             table.row([
-                backend.name().to_owned(),
+                policy.name().to_owned(),
                 format_size(needs.memory_bytes),
                 format_size(needs.disk_bytes),
                 format_percent(needs.disk_bytes as f64 / input.capacity_bytes as f64),
@@ -114,8 +113,8 @@ impl Estimate {
                 format_counted(needs.overwrite_page_writes.into(), "page"),
             ]);
         }
-        let others = match self.backends.len() < BackendKind::ALL.len() {
-            true => "Other backends cannot have so many blocks. ",
+        let others = match self.policies.len() < Policy::ALL.len() {
+            true => "An index on disk cannot have so many blocks. ",
             false => "",
         };
         format!(
@@ -157,27 +156,28 @@ mod tests {
     }
 
     #[test]
-    fn a_tebibyte_takes_a_gigabyte_and_a_quarter_beside_the_cache_of_compact() {
+    fn a_tebibyte_takes_a_gigabyte_and_a_quarter_beside_the_cache() {
         let input = input(1 << 40, 4096);
+        let of = |estimate: &Estimate, policy| {
+            estimate.policies.iter().find(|row| row.policy == policy).unwrap().needs
+        };
         let estimate = Estimate::of(&input).unwrap();
-        let of = |kind| estimate.backends.iter().find(|row| row.backend == kind).unwrap().needs;
-        let index = of(BackendKind::Compact).memory_bytes - of(BackendKind::Table).memory_bytes;
+        let compact = of(&estimate, Policy::Compact);
+        let index = compact.memory_bytes - of(&estimate, Policy::Dtb).memory_bytes;
         assert!((1 << 30..5 << 28).contains(&index), "{index} bytes of index");
-        assert!(of(BackendKind::Log).memory_bytes > 8 << 30);
+        assert!(of(&estimate, Policy::InRam).memory_bytes > 8 << 30);
         let capacity_bytes = 256 << 40;
         let index_sample = IndexSampling::one_in(1024).unwrap();
         let wide = Estimate::of(&Input { capacity_bytes, index_sample, ..input }).unwrap();
-        let [Row { backend: BackendKind::Compact, needs }] = wide.backends.as_slice() else {
-            panic!("only compact can be so large")
-        };
+        assert_eq!(wide.policies.len(), 2, "those with an index in memory");
         // The map of free blocks takes the most, if free blocks lie everywhere.
+        let needs = of(&wide, Policy::Compact);
         assert!((17 << 30..19 << 30).contains(&needs.memory_bytes), "{needs:?}");
         let sampled = IndexSampling::one_in(32).unwrap();
         let sampled = Estimate::of(&Input { index_sample: sampled, ..input }).unwrap();
-        let of_sampled = |kind| sampled.backends.iter().find(|row| row.backend == kind).unwrap();
-        let less = of_sampled(BackendKind::Compact).needs.memory_bytes;
-        assert!(less < of(BackendKind::Compact).memory_bytes - index * 15 / 16);
-        assert!(of(BackendKind::Compact).disk_bytes < 16 << 30);
+        let less = of(&sampled, Policy::Compact).memory_bytes;
+        assert!(less < compact.memory_bytes - index * 15 / 16);
+        assert!(compact.disk_bytes < 16 << 30);
         assert!(estimate.to_text(&input).contains("\ncompact  "));
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 enum Action {
     /// Create a pool
     Create(create::Arguments),
-    /// Estimate the memory and the metadata of a full pool with each backend, before it is created
+    /// Estimate the memory and the metadata of a full pool with each policy, before it is created
     Estimate(estimate::Arguments),
     /// Show the space, the metadata and the counters of a pool
     Stat(stat::Arguments),

@@ -8,7 +8,7 @@ use gemelo_base::units::{
     format_size,
 };
 use gemelo_base::{Stat, StatTable};
-use gemelo_format::{BackendKind, Compression};
+use gemelo_format::{Compression, Policy};
 use gemelo_serve::{StatReport, VolumeReport};
 use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace};
 
@@ -142,9 +142,9 @@ fn snapshot_space(space: &SnapshotSpace, block_bytes: u64) -> String {
 fn metadata(report: &StatReport) -> Table {
     let pool = &report.pool;
     let mut table = Table::new();
-    table.row(["backend", pool.backend.name()]);
-    // The index of an idle pool with this backend is not in memory.
-    let is_read = report.server.is_some() || pool.backend != BackendKind::Compact;
+    table.row(["policy", pool.policy.name()]);
+    // The index of an idle pool is not in memory if it is read in the background.
+    let is_read = report.server.is_some() || pool.policy != Policy::Compact;
     let entries = match is_read {
         true => format_count(pool.index_entries),
         false => "known while the pool is served".to_owned(),

@@ -6,7 +6,7 @@ pub(crate) mod mount;
 pub(crate) mod tools;
 
 use gemelo_base::SystemClock;
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{DedupMode, FingerprintKind, Policy};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::io::{BufRead, BufReader};
@@ -25,28 +25,27 @@ pub(crate) fn small(capacity_bytes: u64) -> PoolOptions {
     PoolOptions { capacity_bytes, ..PoolOptions::default() }
 }
 
-/// Every kind of fingerprint, of backend and of mode, and blocks of several sizes, with a name for
+/// Every kind of fingerprint, of policy and of mode, and blocks of several sizes, with a name for
 /// messages.
 pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, DedupMode)> {
-    use {BackendKind as Backend, FingerprintKind as Kind};
-    let of = |block_bytes, fingerprint, backend| PoolOptions {
+    use FingerprintKind as Kind;
+    let of = |block_bytes, fingerprint, policy| PoolOptions {
         block_bytes,
         fingerprint,
-        backend,
+        policy,
         ..small(capacity_bytes)
     };
     vec![
-        ("blake3", of(4096, Kind::Blake3, Backend::Log), DedupMode::Inline),
+        ("blake3", of(4096, Kind::Blake3, Policy::Compact), DedupMode::Inline),
         (
-            "xxh3 with comparison, small blocks, table",
-            of(512, Kind::Xxh3Compare, Backend::Table),
+            "xxh3 with comparison, small blocks, dtb",
+            of(512, Kind::Xxh3Compare, Policy::Dtb),
             DedupMode::Inline,
         ),
-        ("sha256, large blocks, ram", of(65536, Kind::Sha256, Backend::Ram), DedupMode::Inline),
-        ("sha1, btree", of(4096, Kind::Sha1, Backend::BTree), DedupMode::Inline),
-        ("off", of(4096, Kind::Blake3, Backend::Log), DedupMode::Off),
-        ("offline", of(4096, Kind::Blake3, Backend::BTree), DedupMode::Offline),
-        ("compact", of(4096, Kind::Blake3, Backend::Compact), DedupMode::Inline),
+        ("sha256, large blocks, inram", of(65536, Kind::Sha256, Policy::InRam), DedupMode::Inline),
+        ("sha1, cbt", of(4096, Kind::Sha1, Policy::Cbt), DedupMode::Inline),
+        ("off", of(4096, Kind::Blake3, Policy::Compact), DedupMode::Off),
+        ("offline", of(4096, Kind::Blake3, Policy::Cbt), DedupMode::Offline),
     ]
 }
 

@@ -83,7 +83,7 @@ impl Engine {
             volumes.iter().filter_map(|volume| Some((volume, volume.try_enter()?))).collect();
         let open: Vec<OpenVolume> = gates
             .iter()
-            .filter(|(volume, is_removed)| !**is_removed && !volume.may_be_copied())
+            .filter(|(volume, is_removed)| !**is_removed && !volume.is_in_change())
             .map(|(volume, _)| OpenVolume { id: volume.id(), blocks: self.blocks_of(volume) })
             .collect();
         let Movable { movable, left, kept } = self.movable_contents(&all, (references, &open))?;

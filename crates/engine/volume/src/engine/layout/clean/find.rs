@@ -57,7 +57,7 @@ impl Engine {
         finding: &mut Finding,
     ) -> Result<Option<Lbn>> {
         let Some(is_removed) = volume.try_enter() else { return Ok(None) };
-        if *is_removed || volume.may_be_copied() {
+        if *is_removed || volume.is_in_change() {
             return Ok(None);
         }
         let Finding { windows, found, next, .. } = finding;

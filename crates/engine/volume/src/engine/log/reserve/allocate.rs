@@ -4,7 +4,6 @@ use super::MIN_RESERVE_SLOTS;
 use crate::engine::log::Log;
 use crate::error::{Result, VolumeError};
 use gemelo_format::DiskRole;
-use gemelo_metadata::LocalPages;
 use std::sync::atomic::Ordering;
 
 /// The most is 32 MiB with both copies, enough for the changes of the removal of a piece of a
@@ -19,7 +18,7 @@ impl Log {
     /// Slots that the next checkpoint may take, and those that have to be there.
     fn slots(&self) -> (u64, u64) {
         let state = self.read();
-        let need = state.backend().local_pages().map(LocalPages::slots).unwrap_or_default();
+        let need = state.backend().slots();
         drop(state);
         let reserve = need.in_use.clamp(MIN_RESERVE_SLOTS, MAX_RESERVE_SLOTS);
         (need.next, need.in_use + need.next + reserve)
@@ -56,9 +55,7 @@ impl Log {
     /// Notes that the first slots are allocated, for checkpoints as well.
     fn note_allocated(&self, slots: u64) {
         self.reserve.slots.store(slots, Ordering::Release);
-        if let Some(pages) = self.read().backend().local_pages() {
-            pages.space().note_allocated(slots);
-        }
+        self.read().backend().note_allocated(slots);
     }
 
     /// Allocates slots up to this number; one thread at a time.

@@ -7,33 +7,17 @@ use gemelo_format::{Change, DiskRole, Lbn, VolumeId};
 use std::sync::atomic::Ordering;
 
 impl Log {
-    /// Makes a change of a volume as a whole, during a checkpoint only if the backend allows it.
-    /// The caller makes it durable after it has told of it: a change that was made and cannot be
+    /// Makes a change of a volume as a whole. The caller makes it durable after it has told of it: a change that was made and cannot be
     /// made durable stays, until a crash.
     pub(crate) fn change(&self, change: &Change) -> Result<()> {
-        let _alone = self.without_checkpoint();
         self.apply(&mut self.write(), change)
     }
 
-    /// Makes a change in memory and in the open commit, after it has copied what the change touches
-    /// of volumes that are being copied.
+    /// Makes a change in memory and in the open commit.
     ///
     /// A change that contradicts the state fails, and changes nothing. One that fails halfway stops
     /// the pool.
     pub(crate) fn apply(&self, state: &mut State, change: &Change) -> Result<()> {
-        if !state.copies.is_empty() {
-            state.backend().check_change(change)?;
-            self.copy_before(state, change)?;
-        }
-        self.apply_one(state, change)
-    }
-
-    /// Makes a change, without the copies that it requires.
-    pub(in crate::engine::log) fn apply_one(
-        &self,
-        state: &mut State,
-        change: &Change,
-    ) -> Result<()> {
         state.backend().check_change(change)?;
         // A pool that has stopped may be half changed, and acknowledges nothing more.
         self.health.check_writable()?;
@@ -42,7 +26,7 @@ impl Log {
             self.data.note_mapped(*pbn);
         }
         let State { backend, open, .. } = state;
-        if let Err(error) = open.make(backend, change) {
+        if let Err(error) = open.make(&mut **backend, change) {
             self.health.stop(DiskRole::Metadata, "change");
             return Err(error);
         }

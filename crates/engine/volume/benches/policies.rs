@@ -1,11 +1,11 @@
-//! A comparison of the metadata backends: write rates by data, pattern, transaction size and cache
+//! A comparison of the policies of the metadata: write rates by data, pattern, transaction size and cache
 //! size; memory and metadata per block. Stats 4 to 6 of the Dmdedup paper show the same for its
-//! backends.
+//! policies.
 //!
-//! Usage: `cargo bench -p gemelo-volume --bench backends [-- DIRECTORY [SOURCE_TREE [MIB]]]`. Pools
+//! Usage: `cargo bench -p gemelo-volume --bench policies [-- DIRECTORY [SOURCE_TREE [MIB]]]`. Pools
 //! are made in DIRECTORY; the blocks of the files of SOURCE_TREE are the third kind of data; each
 //! run writes MIB (64 unless set). A transaction is a number of writes and a flush. A cell is the
-//! median of rounds in which the backends take turns. Stats are thousands of blocks of 4 KiB a
+//! median of rounds in which the policies take turns. Stats are thousands of blocks of 4 KiB a
 //! second, and can be compared within one run only.
 
 #![allow(
@@ -18,7 +18,7 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_format::{BackendKind, DedupMode, Layout};
+use gemelo_format::{DedupMode, Policy};
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const BLOCK: usize = 4096;
 const SEQUENTIAL_BYTES: usize = 640 << 10;
 /// The number of contents in data that consists of duplicates alone.
 const COMMON: u64 = 64;
-/// Rounds in which the backends take turns; a cell is their median.
+/// Rounds in which the policies take turns; a cell is their median.
 const ROUNDS: usize = 3;
 /// A source tree with fewer bytes is too small for a sample.
 const MIN_TREE_BYTES: usize = 8 << 20;
@@ -112,12 +112,12 @@ fn run(
     done as f64 / started.elapsed().as_secs_f64()
 }
 
-fn open(directory: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> Pool {
+fn open(directory: &Path, policy: Policy, cache_kib: u64, bytes: u64) -> Pool {
     let path = directory.join("pool");
     if path.exists() {
         std::fs::remove_dir_all(&path).unwrap();
     }
-    let options = PoolOptions { capacity_bytes: bytes * 4, backend, ..PoolOptions::default() };
+    let options = PoolOptions { capacity_bytes: bytes * 4, policy, ..PoolOptions::default() };
     Pool::create(&path, &options).unwrap();
     let cache_bytes = cache_kib << 10;
     let tuning = Tuning { cache_bytes, content_cache_bytes: Some(0), ..Tuning::default() };
@@ -126,7 +126,7 @@ fn open(directory: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> P
     pool
 }
 
-/// The results of a round for one backend: rates, and figures that are the same in every round.
+/// The results of a round for one policy: rates, and figures that are the same in every round.
 struct Round {
     rates: Vec<f64>,
     rest: String,
@@ -146,11 +146,11 @@ fn print(name: &str, rounds: &[Round]) {
 /// Runs one round of a line of the table.
 fn measure(
     directory: &Path,
-    (backend, cache_kib): (BackendKind, u64),
+    (policy, cache_kib): (Policy, u64),
     (data, tree): (Data, &[u8]),
     bytes: u64,
 ) -> Round {
-    let pool = open(directory, backend, cache_kib, bytes);
+    let pool = open(directory, policy, cache_kib, bytes);
     let volume = pool.volume("v").unwrap();
     let mut content = Content { data, tree, next: 0 };
     let mut rates = Vec::new();
@@ -224,33 +224,28 @@ fn main() {
         let transactions = format!("{:>8} {:>8} {:>8}", "no limit", "1000", "1");
         println!(
             "{:<16} {transactions} {transactions} {:>7} {:>7} {:>6} {:>6}",
-            "backend, cache", "mem B", "disk B", "ratio", "hits %"
+            "policy, cache", "mem B", "disk B", "ratio", "hits %"
         );
         let lines = lines();
         let mut rounds: Vec<Vec<Round>> = lines.iter().map(|_| Vec::new()).collect();
         for _ in 0..ROUNDS {
-            for ((_, backend, cache_kib), rounds) in lines.iter().zip(&mut rounds) {
-                rounds.push(measure(
-                    directory.path(),
-                    (*backend, *cache_kib),
-                    (data, &tree),
-                    bytes,
-                ));
+            for ((_, policy, cache_kib), rounds) in lines.iter().zip(&mut rounds) {
+                rounds.push(measure(directory.path(), (*policy, *cache_kib), (data, &tree), bytes));
             }
         }
         lines.iter().zip(&rounds).for_each(|((name, ..), rounds)| print(name, rounds));
     }
 }
 
-/// The lines of the table: every backend, and the cached ones with every cache size.
-fn lines() -> Vec<(String, BackendKind, u64)> {
+/// The lines of the table: every policy, and the cached ones with every cache size.
+fn lines() -> Vec<(String, Policy, u64)> {
     let mut lines = Vec::new();
-    for backend in BackendKind::ALL {
-        let name = backend.name();
-        if backend.layout() != Layout::Pages {
-            lines.extend(CACHES_KIB.map(|kib| (format!("{name} {kib} KiB"), backend, kib)));
+    for policy in Policy::ALL {
+        let name = policy.name();
+        if !policy.is_image() {
+            lines.extend(CACHES_KIB.map(|kib| (format!("{name} {kib} KiB"), policy, kib)));
         } else {
-            lines.push((name.to_owned(), backend, 0));
+            lines.push((name.to_owned(), policy, 0));
         }
     }
     lines
