@@ -7,15 +7,18 @@ use crate::common::{BLOCK, content, flush, open, options_with, read, tuning, wri
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{Birth, DedupMode, Origin, Policy, VolumeId};
-use gemelo_volume::Pool;
+use gemelo_volume::{LossChoice, Pool, RepairOptions, repair};
 use std::path::PathBuf;
 
 /// Compression of the kept pools, which are mostly zeros.
 const LEVEL: i32 = 19;
 
+fn pools() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/pools")
+}
+
 fn path(policy: Policy, disk: &str) -> PathBuf {
-    let name = format!("{}.{disk}.zst", policy.name());
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/pools").join(name)
+    pools().join(format!("{}.{disk}.zst", policy.name()))
 }
 
 fn blocks(ids: impl IntoIterator<Item = u64>) -> Vec<u8> {
@@ -98,5 +101,30 @@ fn a_kept_pool_of_each_policy_is_read_as_it_was_written() {
             assert!(read(&volume, 0, bytes.len()).unwrap() == bytes, "{policy:?}, {name}");
         }
         assert_eq!(pool.prove(5).unwrap(), Vec::<String>::new(), "{policy:?}");
+    }
+}
+
+/// Nothing is done to a pool whose metadata this program cannot read.
+#[test]
+fn a_pool_of_an_earlier_program_is_refused_by_the_name_of_its_backend() {
+    for backend in ["log", "ram", "btree"] {
+        let images = ["data", "metadata"].map(|disk| {
+            let path = pools().join(format!("earlier-{backend}.{disk}.zst"));
+            zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
+        });
+        let simulation = Simulation::of_images(1, images.clone());
+        let disks = simulation.disks();
+        let options = RepairOptions { data: false, choice: LossChoice::RollBack };
+        let checked = check(&disks, CheckOptions::default(), &Silent, &StopFlag::new());
+        let refusals = [
+            checked.unwrap_err().to_string(),
+            open(&disks, tuning()).err().unwrap().to_string(),
+            repair(&disks, options, &Silent, &StopFlag::new()).unwrap_err().to_string(),
+        ];
+        let wanted = format!("backend '{backend}'");
+        for said in refusals {
+            assert!(said.contains(&wanted) && said.contains("does not know"), "{said}");
+        }
+        assert!(simulation.images() == images, "{backend}: the disks stay as they are");
     }
 }
