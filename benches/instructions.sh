@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Instructions of one request on two metadata backends, in one thread of one process, counted by
-# callgrind: no two runs of a program differ by more than a few in a thousand.
+# Instructions of one request with two policies of the metadata, in one thread of one process,
+# counted by callgrind: no two runs of a program differ by more than a few in a thousand.
 #
 # Usage: benches/instructions.sh [LOAD...]
+#
+# OTHER=POLICY sets the policy beside compact (inram).
 #
 # The loads are those of crates/engine/volume/benches/instructions.rs. The kernel's work is not
 # counted, nor is a checkpoint.
@@ -19,16 +21,17 @@ count() {
         sed -n 's/.*Collected *: *//p'
 }
 
-printf '%-14s %10s %10s %6s\n' load log compact ratio
+other=${OTHER:-inram}
+printf '%-14s %10s %10s %6s\n' load compact "$other" ratio
 for load in $loads; do
     case $load in
     *-1m) requests=32 ;;
     *-64k) requests=256 ;;
     *) requests=4096 ;;
     esac
-    log=$(count log "$load" $requests)
     compact=$(count compact "$load" $requests)
-    awk -v load="$load" -v log_all="$log" -v compact="$compact" -v requests=$requests 'BEGIN {
+    beside=$(count "$other" "$load" $requests)
+    awk -v load="$load" -v compact="$compact" -v beside="$beside" -v requests=$requests 'BEGIN {
         printf "%-14s %10.0f %10.0f %6.3f\n",
-            load, log_all / requests, compact / requests, compact / log_all }'
+            load, compact / requests, beside / requests, compact / beside }'
 done

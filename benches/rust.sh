@@ -16,8 +16,6 @@ benches/lib/figures.py content-random "$(awk '/^exact, random bytes / { print $4
     "cargo bench -p gemelo-content"
 
 bench cargo bench -p gemelo-volume --bench open
-benches/lib/figures.py memory-block "$(sed -n 's/^memory: \([0-9.]*\) bytes a mapped block$/\1/p' "$output")" bytes \
-    "cargo bench -p gemelo-volume --bench open"
 benches/lib/figures.py open-processor-time \
     "$(sed -n 's/^opened after a crash in .* with \([0-9.]*\) s of processor time$/\1/p' "$output")" s \
     "cargo bench -p gemelo-volume --bench open"

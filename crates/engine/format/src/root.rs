@@ -145,8 +145,8 @@ pub struct RootSearch {
 /// checkpoint is complete. Neither of its own places holds it then.
 ///
 /// # Errors
-/// Fails if no root is intact, if the disk cannot read a place that may have the only one, or if the
-/// newest one is of metadata that this program cannot read.
+/// Fails if no root is intact, if the disk cannot read a place that may have the only one, or if
+/// the newest one is of metadata that this program cannot read.
 pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> Result<RootSearch> {
     let mut roots: Vec<(u64, Root)> = Vec::new();
     let (mut error, mut unknown) = (None, None);

@@ -2,7 +2,7 @@
 
 use crate::action::Action;
 use crate::guard::Guard;
-use crate::numbers::{Cell, Content, LBNS, Mode, Pbn, VOLUMES};
+use crate::numbers::{Cell, Content, Mode, Pbn, VOLUMES};
 use crate::protocol::{Protocol, Step};
 use crate::set::Set;
 use crate::state::{Candidate, Client, Metadata, Plan, Remembered, State, Volume};

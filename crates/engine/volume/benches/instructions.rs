@@ -1,6 +1,6 @@
 //! One kind of request on one metadata policy, to be counted in instructions.
 //!
-//! Usage: `instructions BACKEND LOAD REQUESTS [checkpoint]`; [`Load::ALL`] has the loads. The pool
+//! Usage: `instructions POLICY LOAD REQUESTS [checkpoint]`; [`Load::ALL`] has the loads. The pool
 //! is made in the directory for temporary files, everything runs in one thread, and places and
 //! contents are the same in every run. The requests are made by the function [`measured`], so that
 //! `valgrind --tool=callgrind --toggle-collect='*measured*'` counts them alone; a checkpoint
@@ -163,7 +163,7 @@ fn main() {
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let [policy, name, requests, rest @ ..] = arguments.as_slice() else {
-        println!("usage: instructions BACKEND LOAD REQUESTS [checkpoint]");
+        println!("usage: instructions POLICY LOAD REQUESTS [checkpoint]");
         return;
     };
     let policy = Policy::ALL.into_iter().find(|kind| kind.name() == policy).unwrap();

@@ -1,5 +1,5 @@
-//! A comparison of the policies of the metadata: write rates by data, pattern, transaction size and cache
-//! size; memory and metadata per block. Stats 4 to 6 of the Dmdedup paper show the same for its
+//! A comparison of the policies of the metadata: write rates by data, pattern, transaction size and
+//! cache size; memory and metadata per block. Stats 4 to 6 of the Dmdedup paper show the same for its
 //! policies.
 //!
 //! Usage: `cargo bench -p gemelo-volume --bench policies [-- DIRECTORY [SOURCE_TREE [MIB]]]`. Pools

@@ -18,8 +18,8 @@ pub struct Tuning {
     pub read_only: bool,
     /// The most references to a block. Beyond it a content gets a fresh copy.
     pub max_references: u32,
-    /// Memory in bytes for pages and changes of the metadata: at least 64 KiB. An index in memory is
-    /// not in it.
+    /// Memory in bytes for pages and changes of the metadata: at least 64 KiB. It does not include
+    /// an index in memory.
     pub cache_bytes: u64,
     /// The contents that an index in memory has. Of the others, it finds those that
     /// were written beside them.

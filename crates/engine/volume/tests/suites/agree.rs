@@ -20,8 +20,6 @@ const BLOCKS: u64 = 200;
 const LBNS: u64 = 24;
 /// Commits of each kind of pool.
 const ROUNDS: u64 = 400;
-/// Backends that know the order of shares.
-const POLICIES: [Policy; 3] = [Policy::Dtb, Policy::Cbt, Policy::Compact];
 
 /// A closed pool with a volume, number 1, and a snapshot of it.
 fn pool(policy: Policy, compression: Option<Compression>) -> Simulation {
@@ -133,7 +131,7 @@ fn judge(crafted: &Simulation) -> (Vec<String>, Option<String>) {
 #[test]
 fn a_check_passes_what_opens_and_nothing_else() {
     let (mut passed, mut refused) = (0, 0);
-    for policy in POLICIES {
+    for policy in Policy::ALL {
         for compression in [None, Some(Compression::Lz4)] {
             let closed = pool(policy, compression);
             let superblock = read_superblock(&*closed.disks().metadata, &mut Vec::new()).unwrap();
@@ -171,7 +169,7 @@ fn a_share_of_a_block_without_references_is_told_by_a_check() {
         checksum: Checksum(7),
     };
     let unmap = |(volume, first)| Change::Unmap { volume, first, count: 1 };
-    for policy in POLICIES {
+    for policy in Policy::ALL {
         let closed = pool(policy, None);
         for (changes, is_good) in [
             (vec![share(at(5))], false),

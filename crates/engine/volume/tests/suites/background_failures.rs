@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(60);
 const STEP_S: u64 = 5;
 /// Tries of a task in ten minutes: after 1, 2, 4, ..., 32 and then every 60 seconds.
 const MAX_TRIES: u64 = 18;
-/// Backends with pages that a checkpoint reads.
+/// Policies with which a checkpoint reads pages from the disk.
 const PAGED: [Policy; 3] = [Policy::Dtb, Policy::Cbt, Policy::Compact];
 
 fn busy() -> Tuning {

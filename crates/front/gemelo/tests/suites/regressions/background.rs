@@ -16,8 +16,8 @@ const BLOCKS: u64 = 8192;
 
 /// A pool whose index does not fit in a small cache, and the places of its pages on the metadata
 /// disk.
-fn pool_with_pages(backend: &str) -> (TestPool, Vec<[u64; 2]>) {
-    let pool = TestPool::new(&["--backend", backend]);
+fn pool_with_pages(policy: &str) -> (TestPool, Vec<[u64; 2]>) {
+    let pool = TestPool::new(&["--policy", policy]);
     std::fs::write(pool.file("raw"), noise(5, (BLOCKS * BLOCK) as usize)).unwrap();
     done(&["volume", "import", &pool.file("raw"), &pool.volume("v")]);
     let disk = metadata_of(&pool);
@@ -82,37 +82,37 @@ fn failed_writes(pool: &TestPool) -> usize {
 /// all writes failed. `volume create` and `snapshot` succeeded.
 #[test]
 fn a_damaged_page_makes_a_server_refuse_changes_and_say_so_once() {
-    for backend in ["table", "compact"] {
-        let (pool, used) = pool_with_pages(backend);
-        assert!(!used.is_empty(), "{backend}");
+    for policy in ["dtb", "compact"] {
+        let (pool, used) = pool_with_pages(policy);
+        assert!(!used.is_empty(), "{policy}");
         flip(&pool, used[used.len() / 2]);
         let served = serve(&pool);
         let before = metadata_bytes(&pool);
-        assert!(failed_writes(&pool) > 0, "{backend}");
+        assert!(failed_writes(&pool) > 0, "{policy}");
         std::thread::sleep(Duration::from_secs(3));
         // The reserve grows once by as much as the last changes may need.
         let bytes = metadata_bytes(&pool);
-        assert!(bytes <= before + (16 << 20), "{backend}: {before} bytes became {bytes}");
-        assert_eq!(pool.stat("/read_only"), true, "{backend}");
+        assert!(bytes <= before + (16 << 20), "{policy}: {before} bytes became {bytes}");
+        assert_eq!(pool.stat("/read_only"), true, "{policy}");
         let reason = pool.stat("/pool/stopped").to_string();
         assert!(reason.contains("its metadata is damaged (the page in slot"), "{reason}");
-        assert!(pool.stat("/damage/0").to_string().contains("the page in slot"), "{backend}");
+        assert!(pool.stat("/damage/0").to_string().contains("the page in slot"), "{policy}");
         let page = metrics(&served);
         for line in ["gemelo_pool_stopped 1", "gemelo_pool_read_only 1", "gemelo_pool_damages 1"] {
-            assert!(page.lines().any(|found| found == line), "{backend}: {line} in {page}");
+            assert!(page.lines().any(|found| found == line), "{policy}: {line} in {page}");
         }
         for words in [
             vec!["volume", "create", &pool.volume("new"), "--size", "1m"],
             vec!["volume", "snapshot", &pool.volume("v"), &pool.volume("new")],
         ] {
             let Ran { status, err, .. } = gemelo(&words);
-            assert!(status != 0 && err.contains("damaged"), "{backend} {words:?}: {status} {err}");
+            assert!(status != 0 && err.contains("damaged"), "{policy} {words:?}: {status} {err}");
         }
         let (status, said) = served.stop();
         let told = said.matches("the pool stopped taking changes because its metadata").count();
-        assert!(told >= 1, "{backend}: {said}");
-        assert!(said.lines().count() < 10, "{backend}: {said}");
-        assert_ne!(status, 0, "{backend}: what could not be written is told at the end: {said}");
+        assert!(told >= 1, "{policy}: {said}");
+        assert!(said.lines().count() < 10, "{policy}: {said}");
+        assert_ne!(status, 0, "{policy}: what could not be written is told at the end: {said}");
     }
 }
 
