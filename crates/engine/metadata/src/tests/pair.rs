@@ -331,6 +331,11 @@ impl Pair {
         if let Some(merge) = self.backend.merge() {
             merge().unwrap();
         }
+        self.write_table()
+    }
+
+    /// Writes the table of what was merged, and returns the root.
+    pub(super) fn write_table(&mut self) -> Root {
         let mut writes = PageWrites::new();
         let Sealed { table, table_bytes } = self.backend.seal(&mut writes).unwrap();
         for (slot, page) in writes {

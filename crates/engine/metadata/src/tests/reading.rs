@@ -285,3 +285,47 @@ fn the_disk_is_told_whether_reads_are_scattered() {
         assert!(disk.is_scattered.load(Ordering::Relaxed), "{kind:?}");
     }
 }
+
+/// A checkpoint of one change writes every page. What it has written is read as a whole at the next
+/// opening, and nothing after it.
+#[test]
+fn an_image_is_written_as_a_whole_and_read_as_a_whole() {
+    for kind in [Policy::InRam, Policy::Compact] {
+        let is_image = kind == Policy::InRam;
+        let (mut pair, _) = opened_with(kind, 0, 0);
+        for volume in [2, 3] {
+            pair.apply(&Change::Clone {
+                source: VolumeId(1),
+                volume: VolumeId(volume),
+                name: format!("v{volume}"),
+                read_only: true,
+                created_s: None,
+            });
+        }
+        pair.apply(&store(0, pbn_of(LEAVES)));
+        let before = pair.backend.totals().pages;
+        let wanted = pair.backend.slots().next;
+        pair.backend.freeze();
+        let written = pair.backend.merge().unwrap()().unwrap();
+        assert_eq!(written >= before, is_image, "{kind:?}: {written} of {before} pages");
+        let taken = pair.backend.totals().pages - before;
+        assert!(taken <= wanted, "{kind:?}: {taken} slots, {wanted} foretold");
+        let root = pair.write_table();
+        pair.backend.finish();
+        // Pages that volumes share are written once.
+        let after = pair.backend.totals().pages;
+        assert!((before..before + 16).contains(&after), "{kind:?}: {before} pages, then {after}");
+        let disk = CountingDisk::over(pair.metadata(), 0);
+        pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, 0);
+        assert_eq!(pair.backend.totals().pages, after, "{kind:?}");
+        assert_eq!(pair.backend.catch_up().unwrap(), !is_image, "{kind:?}: the index is complete");
+        while pair.backend.catch_up().unwrap() {}
+        let opened = read(&disk.pages);
+        let lbns: Vec<Lbn> = (1..LEAVES).map(lbn_of).collect();
+        let contents: Vec<Fingerprint> = (1..LEAVES).map(pbn_of).map(fingerprint_of).collect();
+        let found = look(&*pair.backend, &lbns, &contents).unwrap();
+        assert_eq!(found as u64, LEAVES - 1, "{kind:?}");
+        assert_eq!(read(&disk.pages) == opened, is_image, "{kind:?}");
+        assert_eq!(pair.backend.prove(5).unwrap(), Vec::<String>::new());
+    }
+}
