@@ -177,8 +177,8 @@ impl Guest {
     /// Boots from the volumes; gives what the guest says on its console.
     fn boot(&self, pool: &TestPool, way: Way) -> Output {
         let mut qemu = tool("qemu-system-x86_64").unwrap();
-        let object = "memory-policy-memfd,id=ram,size=256M,share=on";
-        qemu.args(["-machine", "q35,accel=tcg,memory-policy=ram", "-m", "256", "-object", object])
+        let object = "memory-backend-memfd,id=ram,size=256M,share=on";
+        qemu.args(["-machine", "q35,accel=tcg,memory-backend=ram", "-m", "256", "-object", object])
             .args(["-nodefaults", "-display", "none", "-no-reboot"])
             .args(["-serial", "stdio", "-append", "console=ttyS0 quiet panic=-1"])
             .arg("-kernel")
