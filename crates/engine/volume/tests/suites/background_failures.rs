@@ -288,12 +288,16 @@ fn a_damaged_page_makes_the_pool_refuse_changes_and_say_so() {
 #[test]
 fn a_damaged_block_is_not_examined_over_and_over() {
     for policy in PAGED {
-        let world = World::new((policy, None));
-        let stored = copies_of(&world.simulation, &content(1 + 77, BLOCK));
+        let World { simulation, pool, volumes, .. } = World::new((policy, None));
+        drop(volumes);
+        pool.close().unwrap();
+        // Before the background has read the block to move it.
+        let stored = copies_of(&simulation, &content(1 + 77, BLOCK));
+        assert!(!stored.is_empty(), "{policy:?}");
         for copy in stored {
-            world.simulation.disks().data.write_at(copy.at as u64, &[0xA5; 8]).unwrap();
+            simulation.disks().data.write_at(copy.at as u64, &[0xA5; 8]).unwrap();
         }
-        let mut world = world;
+        let mut world = World::open(simulation, busy());
         world.pass(60);
         let before = world.pool.stat().unwrap().activity;
         let calls = world.simulation.calls();
