@@ -7,8 +7,8 @@ use gemelo_format::{Change, DiskRole, Lbn, VolumeId};
 use std::sync::atomic::Ordering;
 
 impl Log {
-    /// Makes a change of a volume as a whole. The caller makes it durable after it has told of it: a
-    /// change that was made and cannot be made durable stays, until a crash.
+    /// Makes a change of a volume as a whole. The caller makes it durable after it has told of it:
+    /// a change that was made and cannot be made durable stays, until a crash.
     pub(crate) fn change(&self, change: &Change) -> Result<()> {
         self.apply(&mut self.write(), change)
     }
