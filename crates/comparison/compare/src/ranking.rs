@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// Figure of reads and writes together.
 const ALL_OPERATIONS: &str = "all/operations_per_s";
-/// Stats that rank targets if the plan names none, the first one that a workload has.
+/// Figures that rank targets if the plan names none, the first one that a workload has.
 const MAIN_FIGURES: [&str; 7] = [
     ALL_OPERATIONS,
     "write/operations_per_s",
@@ -21,7 +21,7 @@ const MAIN_FIGURES: [&str; 7] = [
     "read/bytes_per_s",
     "run/elapsed_ns",
 ];
-/// Stats that rank the targets of one workload at most: the jobs of a long suite or sweep.
+/// Figures that rank the targets of one workload at most: the jobs of a long suite or sweep.
 const MAX_MAIN_FIGURES: usize = 24;
 
 /// A figure by which targets are ranked.

@@ -32,9 +32,9 @@ pub struct Summary {
 pub struct Limited {
     /// Number of rates and times that were compared. Without any, nothing can be answered.
     pub speeds: usize,
-    /// Stats that became slower beyond noise, by the limit or more.
+    /// Figures that became slower beyond noise, by the limit or more.
     pub slower: Vec<Slower>,
-    /// Stats that may have become slower by the limit or more: the measurements do not tell.
+    /// Figures that may have become slower by the limit or more: the measurements do not tell.
     pub undecided: Vec<PerhapsSlower>,
 }
 

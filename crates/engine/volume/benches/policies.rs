@@ -1,6 +1,6 @@
 //! A comparison of the policies of the metadata: write rates by data, pattern, transaction size and
-//! cache size; memory and metadata per block. Stats 4 to 6 of the Dmdedup paper show the same for
-//! its policies.
+//! cache size; memory and metadata per block. Figures 4 to 6 of the Dmdedup paper show the same for
+//! its backends.
 //!
 //! Usage: `cargo bench -p gemelo-volume --bench policies [-- DIRECTORY [SOURCE_TREE [MIB]]]`. Pools
 //! are made in DIRECTORY; the blocks of the files of SOURCE_TREE are the third kind of data; each

@@ -64,7 +64,7 @@ impl RunResult {
 /// The figures of a pool before and after a run, and the prediction from the contents written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Stats of the pool before the target was populated.
+    /// Figures of the pool before the target was populated.
     pub before: PoolStats,
     /// Stats after the run.
     pub after: PoolStats,

@@ -127,7 +127,7 @@ const FINDINGS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Stats that do not depend on the kind of a workload: those of the space and of the monitor.
+/// Figures that do not depend on the kind of a workload: those of the space and of the monitor.
 const OF_EVERY_RUN: [&str; 8] = [
     "run/elapsed_ns",
     "space/data_bytes",

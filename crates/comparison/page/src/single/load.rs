@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub(super) const MAX_SOURCES: usize = 24;
 /// Jobs whose latencies stand below their rates. Those of more jobs are in the table alone.
 const MAX_DETAILED: usize = 3;
-/// Stats that get a picture with a bar for each job, if several jobs have them.
+/// Figures that get a picture with a bar for each job, if several jobs have them.
 const BARS: [&str; 7] = [
     "write/operations_per_s",
     "read/operations_per_s",

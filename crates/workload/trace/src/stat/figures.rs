@@ -5,7 +5,7 @@ use super::{CopyCounting, Statistics};
 use crate::record::Names;
 use serde::{Deserialize, Serialize};
 
-/// The figures of a trace. Blocks have `block_bytes`. Stats that the trace does not determine are
+/// The figures of a trace. Blocks have `block_bytes`. Figures that the trace does not determine are
 /// `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stats {

@@ -165,7 +165,7 @@ impl Arguments {
         Ok(distribution.to_text())
     }
 
-    /// Returns the job file. Stats that a job cannot express are in a comment.
+    /// Returns the job file. Figures that a job cannot express are in a comment.
     fn job_text(&self, counted: &Counted) -> anyhow::Result<String> {
         let profile = &counted.access_profile;
         let block_bytes = self.block_size.0;
