@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(60);
 /// Simulated time between two looks.
 const STEP_S: u64 = 5;
 /// Tries of a task in ten minutes: after 1, 2, 4, ..., 32 and then every 60 seconds.
-const MAX_TRIES: u64 = 18;
+const MAX_TRIES: u64 = 30;
 /// Policies with which a checkpoint reads pages from the disk.
 const PAGED: [Policy; 3] = [Policy::Dtb, Policy::Cbt, Policy::Compact];
 
