@@ -26,7 +26,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 const LOOK: Duration = Duration::from_millis(60);
 /// Simulated time between two looks.
 const STEP_S: u64 = 5;
-/// Tries of a task in ten minutes: after 1, 2, 4, ..., 32 and then every 60 seconds.
+/// Tries of a task in ten minutes: after 1, 2, 4, ..., 32 and then every 60 seconds; and those of
+/// requests, which a busy machine has come late. One that never waits would make hundreds.
 const MAX_TRIES: u64 = 30;
 /// Policies with which a checkpoint reads pages from the disk.
 const PAGED: [Policy; 3] = [Policy::Dtb, Policy::Cbt, Policy::Compact];
