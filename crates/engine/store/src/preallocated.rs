@@ -17,8 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const FIRST_STEP_BYTES: u64 = 1 << 20;
 /// The longest step: half of it lasts for 128 ms at 1 GB/s.
 const MAX_STEP_BYTES: u64 = 256 << 20;
-/// A step is at most this part of the store.
+/// A step is at most this part of the store, and of what was allocated before: what nobody needs in
+/// the end is at most a third of what is stored.
 const STORE_PER_STEP: u64 = 32;
+const ALLOCATED_PER_STEP: u64 = 6;
 
 #[derive(Debug, Default)]
 struct Known {
@@ -128,7 +130,7 @@ impl Preallocated {
     fn step(&self, known: &Known) -> u64 {
         let store_bytes = known.blocks * self.block_bytes;
         let most = (store_bytes / STORE_PER_STEP).clamp(FIRST_STEP_BYTES, MAX_STEP_BYTES);
-        let bytes = known.allocated_bytes.clamp(FIRST_STEP_BYTES, most);
+        let bytes = (known.allocated_bytes / ALLOCATED_PER_STEP).clamp(FIRST_STEP_BYTES, most);
         bytes / self.block_bytes
     }
 
@@ -175,7 +177,7 @@ mod tests {
         }
         let calls = disk.calls.lock();
         assert_eq!(calls[0], (4096, (1 << 20) + 4096));
-        assert!(calls.len() < 40, "{calls:?}");
+        assert!(calls.len() < 70, "{calls:?}");
         // A thirty-second of the disk is 32 MiB.
         assert!(calls.iter().all(|(_, length)| *length <= (32 << 20) + 4096), "{calls:?}");
         let (offset, length) = calls[calls.len() - 1];
@@ -208,6 +210,9 @@ mod tests {
             if preallocated.wants_ahead() {
                 preallocated.reserve_ahead(&disk);
             }
+            let end = disk.calls.lock().iter().map(|(at, length)| at + length).max();
+            let most = number * 4096 / 3 * 4 + (3 << 20);
+            assert!(end.is_some_and(|end| end <= most), "{end:?} for {number} blocks");
         }
         assert!(!preallocated.wants_ahead(), "the end of the disk is reached");
     }
