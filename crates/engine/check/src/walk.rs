@@ -245,7 +245,8 @@ impl Walk {
         let counts = reader.read(table.counts, Part::Counts)?;
         let many = reader.read(table.many, Part::Many)?;
         let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
-        let index = reader.read(table.index, Part::Index)?;
+        let part = if form == IndexForm::Memory { Part::Saved } else { Part::Index };
+        let index = reader.read(table.index, part)?;
         for (found, what) in [
             (&counts, "reference counts"),
             (&many, "large reference counts"),
@@ -259,10 +260,8 @@ impl Walk {
             }
         }
         self.identities = Identities::new(fingerprints);
-        if form == IndexForm::Memory
-            && (table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0))
-        {
-            let what = "the table names an index, which is not stored";
+        if form == IndexForm::Memory && (table.buckets, table.index_entries) != (0, 0) {
+            let what = "the table names an index of another policy than the root does";
             pages.report.add(false, what.into());
         }
         Ok(Trees { is_whole, counts, many, index })

@@ -67,6 +67,8 @@ pub enum Part {
     Fingerprints,
     /// Index entries, which are keys without values: a tag of the fingerprint and the PBN.
     Index,
+    /// What a clean stop leaves of an index in memory, as a stream of bytes.
+    Saved,
 }
 
 impl Part {
@@ -75,7 +77,7 @@ impl Part {
     pub const fn key_bytes(self) -> usize {
         match self {
             Self::Map => 5,
-            Self::Counts | Self::Many | Self::Fingerprints => 4,
+            Self::Counts | Self::Many | Self::Fingerprints | Self::Saved => 4,
             Self::Index => 8,
         }
     }
@@ -86,7 +88,7 @@ impl Part {
         match self {
             Self::Map => 8,
             Self::Many => 4,
-            Self::Counts | Self::Fingerprints => 16,
+            Self::Counts | Self::Fingerprints | Self::Saved => 16,
             Self::Index => 0,
         }
     }

@@ -2,6 +2,7 @@
 //! between succeed, fail, or are the state that the next process begins with.
 
 mod estimate;
+mod kept;
 mod pair;
 mod reading;
 mod sampled;

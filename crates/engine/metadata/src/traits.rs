@@ -121,6 +121,10 @@ pub trait Checkpoint {
     /// an array has one, which count once.
     fn replay_reads(&self) -> u64;
 
+    /// Has the next checkpoint keep an index in memory for the next opening, or not. One that is
+    /// still being computed is not kept, and one that is being read is read to its end.
+    fn keep_index(&mut self, keeps: bool) -> Result<()>;
+
     /// Begins a checkpoint of the present state; changes may follow at once.
     fn freeze(&mut self);
 

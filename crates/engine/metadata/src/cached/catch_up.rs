@@ -1,14 +1,17 @@
-//! Computes an index in memory from the records of the checkpoint, part by part, after an opening.
+//! Completes an index in memory after an opening, part by part: reads what a clean stop has left of
+//! it, or computes it from the records of the checkpoint.
 //!
 //! A part is read under the state's lock, so the checkpoint's pages stay, and writers wait for a
 //! millisecond or so. The index of a block that a merge changes is changed by the merge: before
 //! the part is read, after it, or at the same time.
 
 use super::CachedBackend;
+use super::compact::Loading;
 use super::layout::{IndexEdit, IndexState, Layout};
 use super::records::RecordPages;
 use crate::error::Result;
 use gemelo_format::Fingerprint;
+use std::mem;
 use std::ops::Range;
 
 /// Pages of records in a part, which takes a millisecond or so.
@@ -18,12 +21,18 @@ const PART_PAGES: usize = 8;
 const AHEAD_PAGES: usize = 512;
 
 /// The records that an index in memory has not been told of.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unread {
+    /// All, but a clean stop has left the index.
+    Saved(Loading),
     /// Those of this PBN and after, and the PBNs at which the pages begin and end that were started
     /// last.
     From(u64, Range<u64>),
     Nothing,
+}
+
+impl Unread {
+    /// Those of all PBNs.
+    pub(super) const ALL: Self = Self::From(0, 0..0);
 }
 
 impl<L: Layout> CachedBackend<L> {
@@ -31,6 +40,20 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn catch_up_a_part(&self) -> Result<bool> {
         let Some(index) = self.version.index.in_memory() else { return Ok(false) };
         let mut unread = self.unread.lock();
+        if let Unread::Saved(loading) = &mut *unread {
+            let progress = loading.go_on(&self.pages);
+            if progress == Some(true) {
+                return Ok(true);
+            }
+            let Unread::Saved(loading) = mem::replace(&mut *unread, Unread::ALL) else {
+                return Ok(true);
+            };
+            if index.end(loading) {
+                *unread = Unread::Nothing;
+                return Ok(false);
+            }
+            return Ok(true);
+        }
         let Unread::From(first, started) = &*unread else { return Ok(false) };
         let (first, mut started) = (*first, started.clone());
         if first >= started.start {
@@ -59,7 +82,7 @@ impl<L: Layout> CachedBackend<L> {
             index.note(removed);
         }
         *unread = part.next.map_or(Unread::Nothing, |next| Unread::From(next, started));
-        Ok(*unread != Unread::Nothing)
+        Ok(!matches!(*unread, Unread::Nothing))
     }
 
     /// The next pages of records from a PBN on.

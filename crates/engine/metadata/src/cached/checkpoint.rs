@@ -1,6 +1,8 @@
 //! Writes a checkpoint. The delta is frozen, merged into the pages, and dropped when the root is
 //! durable.
 
+use super::catch_up::Unread;
+use super::compact::MemoryIndex;
 use super::delta::SpareDelta;
 use super::layout::{IndexState, Layout};
 use super::map::MapState;
@@ -77,6 +79,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             physical: self.physical,
             lost: self.lost.iter().map(|(part, keys)| (*part, keys.start)).collect(),
             is_image: self.policy.is_image(),
+            keeps_index: std::mem::take(&mut self.keeps_index),
         }));
     }
 
@@ -132,6 +135,17 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         self.pages.abandon();
     }
 
+    fn keep_index(&mut self, keeps: bool) -> Result<()> {
+        let index = self.version.index.in_memory().filter(|_| keeps && !self.policy.is_image());
+        let is_there = index.is_none_or(|index| index.is_saved() && self.active.entries() == 0);
+        // What has changed while it was read makes it worth reading to its end.
+        while !is_there && matches!(*self.unread.lock(), Unread::Saved(_)) {
+            self.catch_up_a_part()?;
+        }
+        self.keeps_index = !is_there && matches!(*self.unread.lock(), Unread::Nothing);
+        Ok(())
+    }
+
     fn note_allocated(&self, slots: u64) {
         self.pages.note_allocated(slots);
     }
@@ -141,21 +155,25 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         let deltas = self.frozen().into_iter().chain([&self.active]);
         let entries: u64 = deltas.map(Delta::entries).sum();
         let frozen = self.frozen.as_ref().map(|frozen| frozen.fresh);
-        let Fresh { leaves: map_leaves, cuts, marks, shared_layers, .. } =
+        let Fresh { leaves: map_leaves, directories, cuts, marks, shared_layers, .. } =
             self.fresh.and(frozen.unwrap_or_default());
         // Each entry changes one leaf, and may add to the leaves. Inner pages are few beside the
-        // leaves, those that a map has copied apart. A cut changes the pages on two paths.
+        // leaves, but for those of sparse maps and those that a map has copied apart. A cut changes
+        // the pages on two paths.
         let leaves = entries.min(in_use) + entries / LEAF_ENTRIES + map_leaves;
         let trees = 1 + shared_layers;
         let is_changed = leaves + cuts > 0;
         let above = leaves.min(in_use / ABOVE_PART * trees)
+            + directories
             + marks
             + cuts * CUT_PAGES
             + PATH_PAGES * trees * u64::from(is_changed);
         let table = self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1;
         let changed = leaves + above;
         let image = if self.policy.is_image() { in_use + changed } else { 0 };
-        SlotNeed { in_use, next: changed + image + table }
+        let index = self.version.index.in_memory().filter(|_| self.keeps_index);
+        let index = index.map_or(0, MemoryIndex::pages_to_save);
+        SlotNeed { in_use, next: changed + image + table + index }
     }
 
     fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed> {

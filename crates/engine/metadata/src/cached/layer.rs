@@ -38,6 +38,11 @@ impl Position {
         Self { level: height, number: 0 }
     }
 
+    /// The node at the next higher level.
+    pub(super) const fn above(self) -> Self {
+        Self { level: self.level + 1, number: self.number / FANOUT }
+    }
+
     /// The numbers of the leaves below the node.
     pub(super) const fn leaves(self) -> Range<u64> {
         let span = array::span(self.level);

@@ -2,7 +2,7 @@
 //! pages, and the place of the index.
 
 use super::cache::Width;
-use super::compact::MemoryIndex;
+use super::compact::{Loading, MemoryIndex};
 use super::pages::Pages;
 use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
@@ -28,6 +28,17 @@ pub(crate) trait IndexState: Clone + Send + Sync {
 
     /// Returns the index that the table of a checkpoint names.
     fn load(stored: StoredIndex, pbn_end: u64, sampling: IndexSampling) -> Result<Self>;
+
+    /// Begins to read an index in memory that a clean stop has left in this tree, and marks the
+    /// tree's pages as used. `None` if there is none that can be read.
+    fn begin_loading(&mut self, _pages: &Pages, _tree: Tree) -> Option<Loading> {
+        None
+    }
+
+    /// Writes an index in memory for the next opening.
+    fn save(&self, _pages: &Pages) -> Result<Self> {
+        Ok(self.clone())
+    }
 
     /// Returns the index as the table of a checkpoint names it.
     fn stored(&self) -> StoredIndex;

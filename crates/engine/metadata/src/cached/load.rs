@@ -185,7 +185,9 @@ impl<L: Layout> CachedBackend<L> {
         claim(&table.counts, Part::Counts, "the reference counts")?;
         claim(&table.many, Part::Many, "the large reference counts")?;
         claim(&table.fingerprints, Part::Fingerprints, "the fingerprints")?;
-        claim(&table.index, Part::Index, "the index")?;
+        if self.version.index.in_memory().is_none() {
+            claim(&table.index, Part::Index, "the index")?;
+        }
         self.parents = maps.parents;
         if self.policy.is_image() {
             let mut seen = HashSet::new();
@@ -194,7 +196,11 @@ impl<L: Layout> CachedBackend<L> {
                 image::read_all(pages, tree, &mut seen)?;
             }
         }
-        self.take_version(table)
+        self.take_version(table)?;
+        if let Some(loading) = self.version.index.begin_loading(&self.pages, table.index) {
+            self.unread = Mutex::new(Unread::Saved(loading));
+        }
+        Ok(())
     }
 
     /// Takes the trees of a table that are no maps.
@@ -208,7 +214,7 @@ impl<L: Layout> CachedBackend<L> {
             index: L::Index::load(stored, self.pbn_end(), self.sampling)?,
         };
         if self.version.index.in_memory().is_some() {
-            self.unread = Mutex::new(Unread::From(0, 0..0));
+            self.unread = Mutex::new(Unread::ALL);
         }
         Ok(())
     }

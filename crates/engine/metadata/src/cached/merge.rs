@@ -86,6 +86,10 @@ pub(super) fn merge<L: Layout>(
             })
         })?
     };
+    let mut version = version;
+    if frozen.keeps_index {
+        version.index = pages.write_beside(|| version.index.save(pages))?;
+    }
     let MergeMaps { layers, made, .. } = maps;
     let mut merged = Merged { version, maps: of_volumes, layers, made, moved: Moved::new() };
     if frozen.is_image {

@@ -179,6 +179,8 @@ struct Fresh {
     words: u64,
     /// Leaves of layers that have words.
     leaves: u64,
+    /// Pages directly above these leaves.
+    directories: u64,
     cuts: u64,
     marks: u64,
     /// Layers that volumes share.
@@ -196,6 +198,7 @@ impl Fresh {
         Self {
             words: self.words + other.words,
             leaves: self.leaves + other.leaves,
+            directories: self.directories + other.directories,
             cuts: self.cuts + other.cuts,
             marks: self.marks + other.marks,
             shared_layers: self.shared_layers + other.shared_layers,
@@ -218,6 +221,8 @@ struct Frozen {
     lost: Vec<(Part, u64)>,
     /// `true` if all pages are written.
     is_image: bool,
+    /// `true` if the index is written for the next opening.
+    keeps_index: bool,
 }
 
 /// A backend that keeps its metadata on disk in the layout `L`.
@@ -255,6 +260,8 @@ pub(super) struct CachedBackend<L: Layout> {
     lost: Vec<(Part, Range<u64>)>,
     /// The records that the index in memory has not been told of.
     unread: Mutex<Unread>,
+    /// The next checkpoint writes the index for the next opening.
+    keeps_index: bool,
     /// The contents that the index has. Those beside them are in `neighbours`.
     sampling: IndexSampling,
     neighbours: Mutex<Neighbours>,
@@ -303,6 +310,7 @@ impl<L: Layout> CachedBackend<L> {
             is_counting: true,
             lost: Vec::new(),
             unread: Mutex::new(Unread::Nothing),
+            keeps_index: false,
             sampling,
             neighbours: Mutex::new(Neighbours::new(cache_bytes / NEIGHBOURS_SHARE)),
             checked: Mutex::default(),

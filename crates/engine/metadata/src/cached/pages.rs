@@ -218,6 +218,16 @@ impl Pages {
         pages
     }
 
+    /// Reads pages that the pool can do without, past the cache. One that cannot be read is `None`,
+    /// and no damage.
+    pub(super) fn read_spare(&self, all: &[NodeRef]) -> Vec<Option<Arc<Page>>> {
+        let mut pages = self.read_copies(all, |[first, _]| first);
+        for (page, at) in pages.iter_mut().zip(all).filter(|(page, _)| page.is_none()) {
+            *page = self.read_copies(&[*at], |[_, second]| second).pop().flatten();
+        }
+        pages
+    }
+
     /// Reads one of the copies of each page, in one list. Those that are not good are `None`.
     fn read_copies(&self, all: &[NodeRef], of: fn([u64; COPIES]) -> u64) -> Vec<Option<Arc<Page>>> {
         if all.is_empty() {
@@ -290,6 +300,11 @@ impl Pages {
     /// Marks a slot as used. Returns whether it was free.
     pub(super) fn claim(&self, slot: Slot) -> bool {
         self.slots.lock().claim(slot)
+    }
+
+    /// Marks a slot as free again that was marked as used at the opening.
+    pub(super) fn unclaim(&self, slot: Slot) {
+        self.slots.lock().release(slot);
     }
 
     /// Begins a checkpoint.

@@ -83,7 +83,10 @@ impl<L: Layout> CachedBackend<L> {
             L::walk(&pages, &volume.map, Part::Map, 0, &mut of_volume)?;
             lost_lbns.push((volume.record.id, of_volume.keys));
         }
-        for (tree, part, what) in trees(table) {
+        // What a clean stop has left of an index in memory is not read: the index is computed.
+        let is_stored =
+            |part: &Part| *part != Part::Index || self.version.index.in_memory().is_none();
+        for (tree, part, what) in trees(table).into_iter().filter(|(_, part, _)| is_stored(part)) {
             for (at, keys) in read(tree, part, None)? {
                 damage.harmless.push(format!("a part of the {what}"));
                 lost.insert(at);

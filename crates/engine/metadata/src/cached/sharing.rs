@@ -147,8 +147,10 @@ impl<L: Layout> CachedBackend<L> {
             layer.height += 1;
         }
         let is_new_leaf = !layer.has_words(leaf);
+        let is_new_directory = is_new_leaf && !layer.has_words(leaf.above());
         let is_new = layer.set_word(lbn.0, word);
         self.fresh.leaves += u64::from(is_new_leaf);
+        self.fresh.directories += u64::from(is_new_directory);
         self.fresh.words += u64::from(is_new);
         if is_new_leaf {
             self.note_read_leaf(id)?;

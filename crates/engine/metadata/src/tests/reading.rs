@@ -25,10 +25,10 @@ fn is_on_disk((kind, _): &(Policy, u64)) -> bool {
 }
 
 /// Counts lists of reads, and the pages in them.
-struct CountingDisk {
+pub(super) struct CountingDisk {
     below: Arc<dyn Disk>,
     lists: AtomicU64,
-    pages: AtomicU64,
+    pub(super) pages: AtomicU64,
     /// Set once it was told that its reads are scattered.
     is_scattered: AtomicBool,
     /// The first pages of a list that fail.
@@ -36,7 +36,7 @@ struct CountingDisk {
 }
 
 impl CountingDisk {
-    fn over(below: Arc<dyn Disk>, failing: u64) -> Arc<Self> {
+    pub(super) fn over(below: Arc<dyn Disk>, failing: u64) -> Arc<Self> {
         let [lists, pages] = [0; 2].map(AtomicU64::new);
         let (is_scattered, failing) = (AtomicBool::new(false), AtomicU64::new(failing));
         Arc::new(Self { below, lists, pages, is_scattered, failing })

@@ -287,6 +287,11 @@ impl Engine {
         self.log.checkpoint()
     }
 
+    /// Has the next checkpoint keep the index for the next opening, if there is room for it.
+    pub(crate) fn keep_index(&self) -> Result<()> {
+        self.log.keep_index()
+    }
+
     /// Allocates the space of the next checkpoint on the metadata disk.
     pub(crate) fn reserve_slots(&self) -> Result<()> {
         self.log.reserve_slots()

@@ -300,7 +300,7 @@ impl Pool {
         self.workers.lock().clear();
         self.look_for_deletion();
         match self.engine.check_writable() {
-            Ok(()) => match self.engine.checkpoint() {
+            Ok(()) => match self.engine.keep_index().and_then(|()| self.engine.checkpoint()) {
                 // The journal makes all changes durable, and the next opening replays it.
                 Err(VolumeError::NoSpace { .. }) => self.engine.flush(),
                 other => other,

@@ -78,6 +78,19 @@ impl Shape {
     }
 }
 
+/// Returns whether words can be those of a bucket of this shape, which has entries: each has its
+/// one among the runs.
+pub(super) fn is_sound(words: &[u64], shape: Shape) -> bool {
+    let ones = |from: usize, end: usize| {
+        let parts = (from..end).step_by(bits::WORD_BITS);
+        let part = |at: usize| bits::get(words, at, bits::WORD_BITS.min(end - at)).count_ones();
+        parts.map(|at| part(at) as usize).sum::<usize>()
+    };
+    words.len() == shape.words()
+        && shape.entry_bits() <= bits::WORD_BITS
+        && ones(shape.runs_at(), shape.end()) == shape.entries
+}
+
 /// The entries of a run: the index of the first, and their number.
 pub(super) struct Run {
     first: usize,

@@ -8,7 +8,9 @@
 
 mod bits;
 mod bucket;
+mod loading;
 mod room;
+mod saved;
 mod table;
 
 use super::held::{self, Found};
@@ -20,6 +22,9 @@ use crate::error::{MetadataError, Result};
 use bucket::RUN_BITS;
 use gemelo_base::locks::{Mutex, RwLock};
 use gemelo_format::{NodeRef, Page, Part, Tree, WordForm};
+pub(super) use loading::Loading;
+use loading::{Progress, Saved};
+use saved::SavedFor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use table::Table;
@@ -41,6 +46,9 @@ pub(crate) struct CompactLayout;
 #[derive(Clone)]
 pub(crate) struct MemoryIndex {
     table: Arc<RwLock<Table>>,
+    progress: Arc<Mutex<Progress>>,
+    saved: Saved,
+    made_for: SavedFor,
     /// The edits of the checkpoint that is being written.
     unfinished: Arc<Mutex<Vec<Arc<Vec<IndexEdit>>>>>,
     /// The PBN at which the search for stale entries goes on.
@@ -77,9 +85,8 @@ impl MemoryIndex {
             let sampled = || some.iter().filter(|edit| self.has(edit.hash));
             let mut table = self.table.write();
             table.touch(sampled().map(|edit| edit.hash));
-            for IndexEdit { hash, pbn, comes } in sampled() {
-                if *comes { table.add(*hash, *pbn) } else { table.remove(*hash, *pbn) }
-            }
+            sampled().for_each(|edit| table.edit(edit));
+            self.note_meanwhile(sampled().copied());
             self.figures.note(&table);
         }
     }
@@ -192,8 +199,12 @@ impl IndexState for MemoryIndex {
         let hash_bits = hash_bits(pbn_end, sampling);
         let table = Table::new(hash_bits);
         let figures = Arc::new(Figures::of(&table));
+        let made_for = SavedFor { hash_bits, sample: sampling.rate(), pbn_end };
         Self {
             table: Arc::new(RwLock::new(table)),
+            progress: Arc::default(),
+            saved: Saved::default(),
+            made_for,
             unfinished: Arc::default(),
             swept: Arc::default(),
             checkpoints: Arc::default(),
@@ -203,16 +214,24 @@ impl IndexState for MemoryIndex {
     }
 
     fn load(stored: StoredIndex, pbn_end: u64, sampling: IndexSampling) -> Result<Self> {
-        if stored == StoredIndex::default() {
+        if (stored.buckets, stored.entries) == (0, 0) {
             return Ok(Self::empty(pbn_end, sampling));
         }
         Err(MetadataError::damaged(
-            "the checkpoint's table names an index, which `compact` has not",
+            "the checkpoint's table names an index of another policy than the root does",
         ))
     }
 
+    fn begin_loading(&mut self, pages: &Pages, tree: Tree) -> Option<Loading> {
+        self.begin(pages, tree)
+    }
+
+    fn save(&self, pages: &Pages) -> Result<Self> {
+        self.save_in(pages)
+    }
+
     fn stored(&self) -> StoredIndex {
-        StoredIndex::default()
+        StoredIndex { tree: self.saved.named(), ..StoredIndex::default() }
     }
 
     fn entries(&self) -> u64 {
@@ -272,13 +291,14 @@ impl Layout for CompactLayout {
     }
 
     fn merge_index(
-        _pages: &Pages,
+        pages: &Pages,
         index: &MemoryIndex,
         edits: Vec<IndexEdit>,
     ) -> Result<MemoryIndex> {
         // Noted first, so that whatever was done can be taken back.
+        let is_changed = !edits.is_empty();
         index.edit(&index.note(edits));
-        Ok(index.clone())
+        index.clone().without_old(pages, is_changed)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The buckets of the index, which grow one by one (linear hashing).
 
+use super::super::layout::IndexEdit;
 use super::bucket::{self, Entry, RUN_BITS, Run, Shape, bits_of};
 use super::room::{Room, Slot, units_of};
 
@@ -57,6 +58,37 @@ impl Table {
         Self { hash_bits, places: vec![Place::EMPTY], room: Room::new(), entries: 0 }
     }
 
+    /// A table of empty buckets for these entries, which are to be put there. `None` if no table of
+    /// a store with PBNs below `pbn_end` is like this.
+    pub(super) fn of_saved(
+        hash_bits: u32,
+        (entries, buckets): (u64, u64),
+        pbn_end: u64,
+    ) -> Option<Self> {
+        // Each PBN may have a stale entry beside its own.
+        let can_be = 1..=pbn_end.saturating_mul(2) / MEAN_ENTRIES + 1;
+        let buckets = usize::try_from(buckets).ok().filter(|_| can_be.contains(&buckets))?;
+        let levels = buckets.next_power_of_two().ilog2();
+        (levels + RUN_BITS + MIN_TAG_BITS <= hash_bits).then_some(())?;
+        Some(Self { places: vec![Place::EMPTY; buckets], entries, ..Self::new(hash_bits) })
+    }
+
+    /// Fills an empty bucket. Returns `false` if it would be too large.
+    pub(super) fn put_saved(&mut self, bucket: usize, shape: Shape, words: &[u64]) -> bool {
+        let is_counted = u16::try_from(shape.entries).is_ok();
+        if !is_counted || !self.resize(bucket, shape) {
+            return false;
+        }
+        self.set_shape(bucket, shape);
+        let slot = self.places[bucket].slot();
+        self.room.words_mut(slot).iter_mut().zip(words).for_each(|(to, word)| *to = *word);
+        true
+    }
+
+    pub(super) const fn buckets(&self) -> usize {
+        self.places.len()
+    }
+
     /// Bits of a hash that choose the bucket, for the bucket of this number.
     fn level(&self, bucket: usize) -> u32 {
         let buckets = self.places.len();
@@ -73,13 +105,13 @@ impl Table {
         if bucket < buckets { bucket } else { bucket & (mask >> 1) as usize }
     }
 
-    fn shape(&self, bucket: usize) -> Shape {
+    pub(super) fn shape(&self, bucket: usize) -> Shape {
         let place = self.places[bucket];
         let tag_bits = self.hash_bits - RUN_BITS - self.level(bucket);
         Shape { entries: usize::from(place.entries), tag_bits, pbn_bits: place.pbn_bits() }
     }
 
-    fn words(&self, bucket: usize) -> &[u64] {
+    pub(super) fn words(&self, bucket: usize) -> &[u64] {
         self.room.words(self.places[bucket].slot())
     }
 
@@ -149,7 +181,7 @@ impl Table {
     }
 
     /// Adds an entry, unless it is there.
-    pub(super) fn add(&mut self, hash: u64, pbn: u64) {
+    fn add(&mut self, hash: u64, pbn: u64) {
         let (bucket, rest) = self.place_of(hash);
         let (entry, shape) = (Entry { rest, pbn }, self.shape(bucket));
         let is_added = if shape.entries == 0 {
@@ -183,7 +215,7 @@ impl Table {
     }
 
     /// Removes an entry, if it is there.
-    pub(super) fn remove(&mut self, hash: u64, pbn: u64) {
+    fn remove(&mut self, hash: u64, pbn: u64) {
         let (bucket, rest) = self.place_of(hash);
         let shape = self.shape(bucket);
         let words = self.room.words_mut(self.places[bucket].slot());
@@ -194,6 +226,12 @@ impl Table {
             self.set_shape(bucket, after);
             self.entries -= 1;
         }
+    }
+
+    /// Adds or removes an entry.
+    pub(super) fn edit(&mut self, edit: &IndexEdit) {
+        let IndexEdit { hash, pbn, comes } = *edit;
+        if comes { self.add(hash, pbn) } else { self.remove(hash, pbn) }
     }
 
     /// Adds a bucket, and moves entries there from the one that had them.

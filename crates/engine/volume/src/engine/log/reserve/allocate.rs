@@ -52,6 +52,16 @@ impl Log {
         self.allocate_slots(wanted)
     }
 
+    /// Has the next checkpoint keep the index for the next opening, if there is room for it.
+    pub(crate) fn keep_index(&self) -> Result<()> {
+        self.write().backend_mut().keep_index(true)?;
+        let (_, wanted) = self.slots();
+        match self.allocate_slots(wanted) {
+            Err(VolumeError::NoSpace { .. }) => Ok(self.write().backend_mut().keep_index(false)?),
+            allocated => allocated,
+        }
+    }
+
     /// Notes that the first slots are allocated, for checkpoints as well.
     fn note_allocated(&self, slots: u64) {
         self.reserve.slots.store(slots, Ordering::Release);
