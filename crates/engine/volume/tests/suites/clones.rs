@@ -60,7 +60,9 @@ fn a_hundred_snapshots_cost_their_records_before_and_after_a_restart() {
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let opened = pool.stat().unwrap();
         assert_eq!(opened.logical_blocks, 101 * BLOCKS);
-        assert_eq!(opened.metadata_used_bytes, with.metadata_used_bytes, "{policy:?}");
+        // A stop leaves the index of these blocks beside the records.
+        let kept = opened.metadata_used_bytes - with.metadata_used_bytes;
+        assert!(kept <= if policy == Policy::Compact { 8 * 2 * PAGE } else { 0 }, "{policy:?}");
         // The index may have another capacity when it is filled at once.
         let most = before.metadata_memory_bytes + before.metadata_memory_bytes / 4;
         assert!(opened.metadata_memory_bytes <= most, "{policy:?}: {opened:?}");
