@@ -10,6 +10,7 @@ use crate::report::Thresholds;
 use crate::scrub::ScrubSchedule;
 use crate::scrub_thread;
 use crate::{open_files, patience, systemd, watch};
+use gemelo_base::ShowPath as _;
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_format::IndexForm;
@@ -177,7 +178,7 @@ impl Service {
                 monitor.warn(&format!(
                     "{}: commands cannot ask this server, and open the pool themselves: cannot \
                      open the control socket: {error}",
-                    directory.display()
+                    directory.shown()
                 ));
                 None
             }

@@ -1,5 +1,6 @@
 //! Names with the placeholders `{host}` and `{index}`, which differ between the hosts of a run.
 
+use gemelo_base::{name_of_text, text_of_name};
 use gemelo_target::TargetUri;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ pub fn target_of(target: &TargetUri, host: &str, index: u32) -> TargetUri {
     TargetUri::from(filled(&target.to_string(), host, index))
 }
 
-/// Returns a path with the name and the number of a host filled in. A path that is no text stays.
+/// Returns a path with the name and the number of a host filled in.
 pub(crate) fn path_of(path: &Path, host: &str, index: u32) -> PathBuf {
-    path.to_str().map_or_else(|| path.to_owned(), |text| filled(text, host, index).into())
+    name_of_text(&filled(&text_of_name(path.as_os_str()), host, index)).into()
 }

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_count;
 use gemelo_fleet::HostEnd;
 use gemelo_job::bench::{BEGUN_SCHEMA, BegunFile, JobInput, SCHEMA};
@@ -57,7 +58,7 @@ fn of_killed(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome
     if arguments.hosts.are_given() {
         return Err(bad_input(anyhow!(
             "{} is of a run on one host that was killed: leave out --hosts",
-            arguments.result.display()
+            arguments.result.shown()
         )));
     }
     let file: BegunFile =
@@ -77,9 +78,7 @@ fn finish(
 ) -> anyhow::Result<Outcome> {
     let checked = match checked {
         Err(error @ (VerifyError::NothingKept | VerifyError::OtherHistory)) => {
-            return Err(error)
-                .with_context(|| arguments.result.display().to_string())
-                .or_bad_input();
+            return Err(error).with_context(|| arguments.result.shown().to_string()).or_bad_input();
         }
         other => other?,
     };

@@ -14,6 +14,7 @@ use crate::json::Made;
 use crate::result_options::ResultOptions;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_job::bench::{self, ExecuteError};
 use gemelo_job::{JobOptions, Sweep, job_file};
 use gemelo_record::Provenance;
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Some(path) => {
             let text = files::read_text(path)?;
             job_file::parse(&text, &context.targets)
-                .with_context(|| path.display().to_string())
+                .with_context(|| path.shown().to_string())
                 .or_bad_input()?
         }
         None => vec![JobOptions::default()],
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     for job in &mut jobs {
         *job = arguments.options.clone().or(std::mem::take(job));
         if let (None, Some(path)) = (&job.load.target, &arguments.job_file) {
-            let path = path.display();
+            let path = path.shown();
             return Err(bad_input(anyhow!(
                 "{path}: a job has no target: add the key target, or give --target"
             )));

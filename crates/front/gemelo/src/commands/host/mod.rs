@@ -6,6 +6,7 @@ use crate::exit::{self, Outcome};
 use crate::files::NewFiles;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::StartLine;
 use gemelo_filebench::Console;
 use gemelo_fleet::{Done, Refusal, Session};
@@ -210,7 +211,7 @@ fn scan(request: ScanRequest, session: &Session, context: &Context) -> anyhow::R
     let options = ScanOptions::new(request)?;
     begin(session, &Value::Null)?;
     let mut set = tempfile::tempfile_in(&directory)
-        .with_context(|| format!("cannot make a temporary file in {}", directory.display()))?;
+        .with_context(|| format!("cannot make a temporary file in {}", directory.shown()))?;
     let monitor = session.monitor();
     let saved = gemelo_scan::scan_and_save(&options, Some(&set), &monitor, &context.stop)?;
     saved.set.context("cannot save the fingerprint set")?;
