@@ -101,7 +101,9 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Req
                     .map_err(|_| RequestFailure::midway("a front end panicked"))
                     .and_then(|ended| ended.map_err(|error| of_front_end(&error))),
                 Err(error) => {
-                    Err(RequestFailure::of("cannot start the thread of a front end", &error))
+                    let remedy = gemelo_base::threads::REFUSED;
+                    let what = format!("cannot start the thread of a front end ({remedy})");
+                    Err(RequestFailure::of(&what, &error))
                 }
             };
             outcome = outcome.and(ended);

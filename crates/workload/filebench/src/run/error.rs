@@ -76,7 +76,7 @@ pub enum WorkloadError {
         source: Option<std::io::Error>,
     },
     /// A thread could not be started.
-    #[error("cannot start a thread")]
+    #[error("cannot start a thread: {}", gemelo_base::threads::REFUSED)]
     Thread(#[source] std::io::Error),
     /// A shell could not be started.
     #[error("cannot run '{command}'")]
