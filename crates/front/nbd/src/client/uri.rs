@@ -3,7 +3,7 @@
 //! parameter `tls-certificates=DIR`. The parameter `tls-hostname=NAME` gives the name in the
 //! server's certificate, if it is not the host's.
 
-use gemelo_base::Classified;
+use gemelo_base::{Classified, name_of_text};
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -143,10 +143,10 @@ fn text_of(bytes: Vec<u8>) -> Result<String, &'static str> {
     String::from_utf8(bytes).map_err(|_| PERCENT)
 }
 
-/// A path need not be UTF-8.
+/// A path need not be UTF-8: its other bytes have percent signs, or the form of [`name_of_text`].
 fn percent_decoded_bytes(text: &str) -> Result<Vec<u8>, &'static str> {
     let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
+    let mut bytes = name_of_text(text).into_vec().into_iter();
     while let Some(byte) = bytes.next() {
         if byte != b'%' {
             decoded.push(byte);
@@ -233,6 +233,7 @@ mod tests {
         assert_eq!(uri, NbdUri { server, name: "disk".into(), tls: None });
         assert_eq!(uri.to_string(), "nbd+unix:///disk?socket=/tmp/a%20b");
         let bytes = "nbd+unix:///disk?socket=/tmp/caf%E9";
+        assert_eq!(bytes.replace("%E9", "\\xe9").parse::<NbdUri>().unwrap().to_string(), bytes);
         assert_eq!(bytes.parse::<NbdUri>().unwrap().to_string(), bytes);
     }
 

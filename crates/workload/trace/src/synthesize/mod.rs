@@ -287,7 +287,7 @@ impl Synthesis {
         true
     }
 
-    /// Returns the first word of a hash for a content of one of the two distributions, or [`ZEROS`].
+    /// Returns the first word of the hash of a content of one of the two distributions.
     #[inline]
     fn word(&self, content: BlockContent, key: u64) -> u64 {
         match content {

@@ -43,13 +43,6 @@ impl<'a> Begun<'a> {
     pub(super) const fn may_overwrite(&self) -> bool {
         self.force || self.is_written
     }
-
-    /// Removes the file, because there is no result to replace it.
-    pub(super) fn forget(&self) {
-        if self.is_written {
-            self.results.forget_begun();
-        }
-    }
 }
 
 /// Returns the file of a host, or of the only one.

@@ -154,7 +154,6 @@ pub(crate) fn run_jobs(
         failures.note(Err(failed(error)), monitor);
     }
     if ran.results.is_empty() {
-        begun.forget();
         return failures.or(Outcome::Done);
     }
     if (ran.results.len() > 1 || *brief) && !quiet {

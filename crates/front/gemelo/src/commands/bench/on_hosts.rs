@@ -34,8 +34,7 @@ pub(super) fn run(
     let receive = |host: usize, bytes: &[u8]| begun.receive(host, bytes);
     let finished = fleet.run_receiving(&tasks, agree, receive, context);
     let file = finished.and_then(|finished| merged(&jobs, hosts::records(finished)?, context));
-    let begun = begun.into_begun();
-    let file = file.inspect_err(|_| begun.forget())?;
+    let (file, begun) = (file?, begun.into_begun());
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     if !outputs.files.is_standard_output() {
