@@ -1,5 +1,5 @@
 //! What a check of the files needs if a run is killed: it is in the place of the result while the
-//! run lasts, and the result replaces it.
+//! run lasts, and the result replaces it. Without a result it stays.
 
 use crate::context::Context;
 use crate::json::Made;

@@ -69,8 +69,7 @@ pub(super) fn run(
     let mut failures = Failures::default();
     let mut begun = Begun::new(&outputs.files, force, context);
     for round in 0..counts.warm_up_runs + counts.repetitions {
-        let file =
-            one(jobs, round, &mut begun, context, &mut failures).inspect_err(|_| begun.forget())?;
+        let file = one(jobs, round, &mut begun, context, &mut failures)?;
         let is_complete = !file.result.is_empty()
             && file.result.iter().all(gemelo_load::RunResult::is_success)
             && file.result.len() == file.input.len();

@@ -6,7 +6,7 @@ use crate::schema::{misfits, read, schema_of};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const GEMELO: &str = env!("CARGO_BIN_EXE_gemelo");
@@ -20,10 +20,20 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// A run without an end, which ends with its test.
+struct Load(Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts jobs that write until they are killed, and kills them when this many jobs or hosts have
 /// begun. Nothing removes their files.
 fn killed(words: &[&str], target: &Path, json: &Path, begun: usize) {
-    let mut load = Command::new(GEMELO)
+    let load = Command::new(GEMELO)
         .args(words)
         .args(["--file-size", "4m", "--time", "1h", "-q", "--keep"])
         .args(["--processes", "2", "--queue-depth", "4", "--distribution", "personal"])
@@ -35,14 +45,15 @@ fn killed(words: &[&str], target: &Path, json: &Path, begun: usize) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let mut load = Load(load);
     until("what a check needs is there from the start", || {
         fs::read_to_string(json).is_ok_and(|text| {
             text.contains("bench-begun/1") && text.matches("\"in_flight\"").count() >= begun
         })
     });
     std::thread::sleep(Duration::from_millis(500));
-    load.kill().unwrap();
-    load.wait().unwrap();
+    load.0.kill().unwrap();
+    load.0.wait().unwrap();
     let file = read(json);
     assert_eq!(misfits(&schema_of("gemelo.bench-begun/1"), &file), [""; 0]);
 }
@@ -75,6 +86,9 @@ fn what_a_killed_run_wrote_can_be_checked() {
     assert_eq!(ran.status, 0, "{} {}", ran.out, ran.err);
     assert!(ran.err.contains("the run was killed"), "{}", ran.err);
     assert!(ran.out.contains("0 wrong") || ran.out.contains("2,048"), "{}", ran.out);
+    let on_hosts = verified(&json, &reach(directory.path()));
+    assert_eq!(on_hosts.status, 2, "{}", on_hosts.out);
+    assert!(on_hosts.err.contains("on one host that was killed: leave out"), "{}", on_hosts.err);
     // Other commands do not take it for a result.
     let report = gemelo(&["compare", &verify[1], &verify[1]].map(str::to_owned));
     assert_eq!(report.status, 2, "{}", report.err);

@@ -13,7 +13,16 @@ const NOBODY_ELSE: &str = "764321";
 fn limited(threads: u32, words: &[&str], directory: &Path) -> (i32, String) {
     let limit = format!("--nproc={threads}");
     let ran = Command::new("timeout")
-        .args(["60", "setpriv", "--reuid", NOBODY_ELSE, "--clear-groups", "prlimit", &limit])
+        .args([
+            "--signal=KILL",
+            "60",
+            "setpriv",
+            "--reuid",
+            NOBODY_ELSE,
+            "--clear-groups",
+            "prlimit",
+            &limit,
+        ])
         .arg(GEMELO)
         .args(words)
         .current_dir(directory)
