@@ -24,3 +24,19 @@ pub fn target_of(target: &TargetUri, host: &str, index: u32) -> TargetUri {
 pub(crate) fn path_of(path: &Path, host: &str, index: u32) -> PathBuf {
     name_of_text(&filled(&text_of_name(path.as_os_str()), host, index)).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn placeholders_are_filled_in_names_that_are_not_utf_8() {
+        let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
+        let filled = path_of(&path(b"caf\xe9-{host}/{index}\\xe9"), "a", 3);
+        assert_eq!(filled, path(b"caf\xe9-a/3\\xe9"));
+        let target = TargetUri::from(path(b"caf\xe9-{index}").into_os_string());
+        assert_eq!(target_of(&target, "a", 3).to_string(), "caf\\xe9-3");
+    }
+}
