@@ -85,7 +85,10 @@ pub enum MemberError {
     #[error("cannot read random bytes of the system")]
     Random(#[source] io::Error),
     /// A thread cannot be started.
-    #[error("cannot start the thread that keeps the lease of the member")]
+    #[error(
+        "cannot start the thread that keeps the lease of the member: {}",
+        gemelo_base::threads::REFUSED
+    )]
     Thread(#[source] io::Error),
 }
 

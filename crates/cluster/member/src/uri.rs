@@ -4,8 +4,9 @@
 //! them, the configuration is that of the environment variable `CEPH_CONF` or of the system, and
 //! the user is `admin`.
 
+use gemelo_base::{ShowPath as _, name_of_text};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -98,7 +99,7 @@ impl DomainUri {
 
     fn write_options(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.configuration {
-            write!(formatter, ":conf={}", path.display())?;
+            write!(formatter, ":conf={}", path.shown())?;
         }
         match &self.user {
             Some(user) => write!(formatter, ":id={user}"),
@@ -123,7 +124,7 @@ fn parse(text: &str) -> Option<(Vec<&str>, Options)> {
         let (option, others) = split_at_option(rest.get(1..)?);
         let value = |name: &str| option.strip_prefix(name).filter(|value| !value.is_empty());
         match (value("conf="), value("id=")) {
-            (Some(path), _) => options.configuration = Some(Path::new(path).to_owned()),
+            (Some(path), _) => options.configuration = Some(name_of_text(path).into()),
             (None, Some(user)) => options.user = Some(user.to_owned()),
             (None, None) => return None,
         }

@@ -1,6 +1,7 @@
 //! The errors of places.
 
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use gemelo_domain::{Damage, DomainError};
 use gemelo_member::{Ended, MemberError};
 use gemelo_objects::ObjectError;
@@ -95,7 +96,7 @@ pub enum PlaceError {
     },
     /// No thread can be started.
     #[kind(source)]
-    #[error("cannot start a thread")]
+    #[error("cannot start a thread: {}", gemelo_base::threads::REFUSED)]
     Thread(#[source] io::Error),
     /// A value is to be kept with a pool that is no member, or that was only looked at.
     #[kind(Bug)]
@@ -105,8 +106,7 @@ pub enum PlaceError {
     #[kind(source, untouched)]
     #[error(
         "cannot use the directory '{path}' for the sockets of members: set GEMELO_RUNTIME_DIR to a \
-         directory that only this user can write to"
-    )]
+         directory that only this user can write to", path = path.shown())]
     Runtime {
         /// Path of the directory.
         path: PathBuf,

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::member::MemberPlace;
+use gemelo_base::ShowPath as _;
 use gemelo_member::{MemberUri, SCHEME, UriError};
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -38,7 +39,7 @@ impl From<&Path> for PoolPlace {
 impl fmt::Display for PoolPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory(path) => path.display().fmt(formatter),
+            Self::Directory(path) => path.shown().fmt(formatter),
             Self::Member(member) => member.uri().fmt(formatter),
         }
     }
@@ -47,8 +48,7 @@ impl fmt::Display for PoolPlace {
 impl Serialize for PoolPlace {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
-            // JSON has no bytes: a name that is not UTF-8 is written as it is shown.
-            Self::Directory(path) => serializer.collect_str(&path.display()),
+            Self::Directory(path) => serializer.collect_str(&path.shown()),
             Self::Member(member) => serializer.collect_str(member.uri()),
         }
     }

@@ -4,6 +4,7 @@
 //! follows from the name of the member and from the configuration of Ceph.
 
 use crate::error::{PlaceError, Result};
+use gemelo_base::ShowPath as _;
 use gemelo_member::MemberUri;
 use rustix::process::geteuid;
 use std::fs::{DirBuilder, Permissions};
@@ -47,7 +48,7 @@ fn name_of(uri: &MemberUri) -> String {
     let configuration = domain.configuration().unwrap_or_else(|| "/etc/ceph/ceph.conf".into());
     let configuration = configuration.canonicalize().unwrap_or(configuration);
     let whole =
-        format!("{}\0{}\0{}\0{}", configuration.display(), domain.pool, domain.namespace, uri.name);
+        format!("{}\0{}\0{}\0{}", configuration.shown(), domain.pool, domain.namespace, uri.name);
     let hash = XxHash3_64::oneshot(whole.as_bytes());
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     let shown: String = uri.name.chars().filter(|letter| plain(*letter)).take(40).collect();

@@ -2,6 +2,7 @@
 
 use crate::member::MemberPlace;
 use crate::place::PoolPlace;
+use gemelo_base::{ShowPath as _, text_of_name};
 use gemelo_member::{MemberUri, SCHEME, UriError};
 use std::ffi::OsStr;
 use std::fmt;
@@ -59,7 +60,7 @@ impl VolumePath {
         if let Some(text) = text.to_str() {
             return text.parse();
         }
-        let unknown = || VolumePathError::Directory(text.to_string_lossy().into_owned());
+        let unknown = || VolumePathError::Directory(text_of_name(text));
         let bytes = text.as_bytes();
         let slash = bytes.iter().rposition(|byte| *byte == b'/').ok_or_else(unknown)?;
         let (pool, name) = bytes.split_at(slash);
@@ -77,7 +78,7 @@ impl VolumePath {
 impl fmt::Display for VolumePath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pool {
-            PoolPlace::Directory(path) => write!(formatter, "{}/{}", path.display(), self.name),
+            PoolPlace::Directory(path) => write!(formatter, "{}/{}", path.shown(), self.name),
             PoolPlace::Member(member) => member.uri().write_volume(&self.name, formatter),
         }
     }

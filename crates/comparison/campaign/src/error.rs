@@ -2,6 +2,7 @@
 
 use crate::plan::PlanError;
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_duration_ns, format_size};
 use gemelo_compare::SettingsError;
 use gemelo_record::RecordError;
@@ -23,7 +24,7 @@ pub enum CampaignError {
     Record(#[from] RecordError),
     /// An operation on a file failed.
     #[kind(source)]
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", path.shown())]
     Io {
         /// The attempted action, as a verb.
         action: &'static str,
@@ -34,7 +35,7 @@ pub enum CampaignError {
     },
     /// The directory of a new campaign cannot be created.
     #[kind(source, untouched)]
-    #[error("cannot create the directory of the campaign, {}", path.display())]
+    #[error("cannot create the directory of the campaign, {}", path.shown())]
     Directory {
         /// Path of the directory.
         path: PathBuf,
@@ -43,22 +44,22 @@ pub enum CampaignError {
     },
     /// Another process runs or cleans the campaign.
     #[kind(InUse)]
-    #[error("another process runs or cleans the campaign in {}: wait until it ends", .0.display())]
+    #[error("another process runs or cleans the campaign in {}: wait until it ends", .0.shown())]
     Locked(PathBuf),
     /// The directory already has a campaign.
     #[kind(BadInput)]
-    #[error("{} already has a campaign: go on with --resume, or give another directory", .0.display())]
+    #[error("{} already has a campaign: go on with --resume, or give another directory", .0.shown())]
     Exists(PathBuf),
     /// The directory has no campaign to go on with.
     #[kind(BadInput)]
-    #[error("{} has no campaign: start one without --resume", .0.display())]
+    #[error("{} has no campaign: start one without --resume", .0.shown())]
     Absent(PathBuf),
     /// Something that the campaign did not make has the name of one of its files.
     #[kind(BadInput)]
     #[error(
         "{} exists already, and nothing proves that this campaign made it: move it away, or give \
          another directory",
-        .0.display()
+        .0.shown()
     )]
     Taken(PathBuf),
     /// The campaign in the directory has another plan.
@@ -66,12 +67,12 @@ pub enum CampaignError {
     #[error(
         "the campaign in {} has another plan or other parameters: its own is plan.toml there; give \
          that, or another directory",
-        .0.display()
+        .0.shown()
     )]
     OtherPlan(PathBuf),
     /// The journal cannot be understood.
     #[kind(Damaged)]
-    #[error("line {line} of {} is not an entry of a journal of this version", path.display())]
+    #[error("line {line} of {} is not an entry of a journal of this version", path.shown())]
     Journal {
         /// Path of the journal.
         path: PathBuf,
@@ -89,7 +90,7 @@ pub enum CampaignError {
     #[error(
         "{} has {} free, and the plan needs {} for one target at a time: make room, or set smaller \
          sizes",
-        path.display(),
+        path.shown(),
         format_size(*free_bytes),
         format_size(*needed_bytes)
     )]
@@ -137,7 +138,7 @@ pub(crate) enum StepError {
     #[error("the campaign was interrupted")]
     Interrupted,
     /// An operation on a file failed.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", path.shown())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     /// A program cannot be started.
     #[error("cannot start '{program}'")]
@@ -155,7 +156,7 @@ pub(crate) enum StepError {
     #[error("'{program}' has printed no {expected}")]
     Unexpected { program: String, expected: &'static str },
     /// A result file has another layout.
-    #[error("{} is not a result: {reason}", path.display())]
+    #[error("{} is not a result: {reason}", path.shown())]
     Result { path: PathBuf, reason: String },
     /// A resource could not be given back.
     #[error("cannot give back {what}: {reason}")]

@@ -11,6 +11,7 @@ use crate::error::{CampaignError, StepError};
 use crate::process;
 use crate::resource::{Fate, Resource};
 use gemelo_base::FileIdentity;
+use gemelo_base::ShowPath as _;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
@@ -171,7 +172,7 @@ impl Journal {
     /// Returns the mark of the programs that give things back. The lock of the campaign makes it
     /// unique among living processes.
     fn undo_mark(&self) -> String {
-        format!("undo:{}", self.path.display())
+        format!("undo:{}", self.path.shown())
     }
 
     /// Ends the programs that a killed campaign was waiting for.

@@ -6,7 +6,7 @@
 
 use crate::error::StepError;
 use crate::system::program_path;
-use gemelo_base::{Clock, StopFlag, SystemClock};
+use gemelo_base::{Clock, StopFlag, SystemClock, text_of_name};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
@@ -204,10 +204,10 @@ pub(crate) fn start(command: &mut Command) -> Result<Child, StepError> {
 /// Returns the name of a command's program and its first argument, for messages.
 pub(crate) fn name_of(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
-    let program = program.file_name().unwrap_or(command.get_program()).to_string_lossy();
-    match command.get_args().next().map(|word| word.to_string_lossy()) {
+    let program = text_of_name(program.file_name().unwrap_or(command.get_program()));
+    match command.get_args().next().map(text_of_name) {
         Some(word) if program == "gemelo" => format!("{program} {word}"),
-        _ => program.into_owned(),
+        _ => program,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::StepError;
 use crate::process::{self, ProcessId};
 use crate::system::{Boot, mounts};
-use gemelo_base::FileIdentity;
+use gemelo_base::{FileIdentity, ShowPath as _, name_of_text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -28,17 +28,36 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 pub(crate) enum Resource {
     /// A directory, with everything in it. [`Journal`](crate::journal::Journal) makes it, and then
     /// notes its identity.
-    Directory { path: PathBuf },
+    Directory {
+        #[serde(with = "gemelo_base::names::path")]
+        path: PathBuf,
+    },
     /// A mounted file system, in a directory that was made for it.
-    Mount { path: PathBuf, parent: FileIdentity, boot: Boot },
+    Mount {
+        #[serde(with = "gemelo_base::names::path")]
+        path: PathBuf,
+        parent: FileIdentity,
+        boot: Boot,
+    },
     /// A loop device on a file of the campaign.
-    Loop { file: PathBuf, identity: FileIdentity, boot: Boot },
+    Loop {
+        #[serde(with = "gemelo_base::names::path")]
+        file: PathBuf,
+        identity: FileIdentity,
+        boot: Boot,
+    },
     /// A process that keeps running beside the steps of a run.
     Process { process: ProcessId, name: String, boot: Boot },
     /// Processes that have the mark of a run in their environment.
     MarkedProcesses { mark: String },
-    /// Something that a command gives back. The command also succeeds if nothing exists.
-    Command { words: Vec<String>, environment: BTreeMap<String, String>, directory: PathBuf },
+    /// Something that a command gives back. The command also succeeds if nothing exists. The values
+    /// of its environment have the form of [`gemelo_base::text_of_name`].
+    Command {
+        words: Vec<String>,
+        environment: BTreeMap<String, String>,
+        #[serde(with = "gemelo_base::names::path")]
+        directory: PathBuf,
+    },
 }
 
 /// What became of a resource.
@@ -77,6 +96,8 @@ impl Resource {
                     return Ok(Fate::Gone);
                 };
                 let mut command = Command::new(program);
+                let environment =
+                    environment.iter().map(|(name, value)| (name, name_of_text(value)));
                 command.args(arguments).envs(environment);
                 if directory.is_dir() {
                     command.current_dir(directory);
@@ -110,9 +131,9 @@ impl Resource {
 impl std::fmt::Display for Resource {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Directory { path } => write!(formatter, "the directory {}", path.display()),
-            Self::Mount { path, .. } => write!(formatter, "the mount at {}", path.display()),
-            Self::Loop { file, .. } => write!(formatter, "the loop device of {}", file.display()),
+            Self::Directory { path } => write!(formatter, "the directory {}", path.shown()),
+            Self::Mount { path, .. } => write!(formatter, "the mount at {}", path.shown()),
+            Self::Loop { file, .. } => write!(formatter, "the loop device of {}", file.shown()),
             Self::Process { process, name, .. } => {
                 write!(formatter, "the process {} ({name})", process.pid)
             }
@@ -128,11 +149,11 @@ impl std::fmt::Display for Resource {
 /// nothing into it: it goes only if it is empty. A mount below a directory would lose its files, so
 /// the directory stays then.
 fn remove_directory(path: &Path, made: Option<FileIdentity>) -> Result<Fate, StepError> {
-    let not_ours = |reason: &str| Ok(Fate::NotOurs(format!("{}: {reason}", path.display())));
+    let not_ours = |reason: &str| Ok(Fate::NotOurs(format!("{}: {reason}", path.shown())));
     if let Some(mount) = mounts().into_iter().find(|mount| mount.starts_with(path)) {
         return Err(StepError::Undo {
-            what: format!("the directory {}", path.display()),
-            reason: format!("something is mounted at {}", mount.display()),
+            what: format!("the directory {}", path.shown()),
+            reason: format!("something is mounted at {}", mount.shown()),
         });
     }
     let removed = match made {
@@ -163,7 +184,7 @@ fn unmount(path: &Path, parent: FileIdentity, mark: &str) -> Result<Fate, StepEr
     while mounts().iter().any(|mount| mount == path) {
         if !path.parent().is_some_and(|directory| parent.is_at(directory)) {
             let reason = "the campaign did not make the directory of this mount";
-            return Ok(Fate::NotOurs(format!("{}: {reason}", path.display())));
+            return Ok(Fate::NotOurs(format!("{}: {reason}", path.shown())));
         }
         let umount = |options: &[&str]| {
             process::quick(Command::new("umount").args(options).arg(path), mark, COMMAND_LIMIT)
@@ -198,14 +219,15 @@ fn detach(file: &Path, identity: FileIdentity, mark: &str) -> Result<Fate, StepE
 /// Returns the loop device of a line of `losetup` if it is on this file. A file system in user
 /// space that has ended tells no inode; then the path of the file decides.
 fn loop_on<'a>(line: &'a str, file: &Path, identity: FileIdentity) -> Option<&'a str> {
-    // Blanks, also those by which some versions align numbers, are escaped.
+    // Blanks, also those by which some versions align numbers, are escaped, as `name_of_text` reads
+    // them.
     let plain = |word: &str| word.replace("\\x20", " ").trim().to_owned();
     let mut words = line.split(' ');
     let (name, inode, device) = (words.next()?, plain(words.next()?), plain(words.next()?));
-    let path = plain(words.next().unwrap_or_default());
+    let path = name_of_text(words.next().unwrap_or_default().trim_start_matches("\\x20"));
     let ((major, minor), own) = identity.device_and_inode();
     let is_same = match inode.as_str() {
-        "" | "0" => path == file.display().to_string(),
+        "" | "0" => path == file.as_os_str(),
         inode => inode == own.to_string() && device == format!("{major}:{minor}"),
     };
     is_same.then_some(name)
@@ -285,7 +307,7 @@ mod tests {
         let of = |line: &str| loop_on(line, &path, identity).map(str::to_owned);
         let own = Some("/dev/loop3".to_owned());
         assert_eq!(of(&format!("/dev/loop3 {inode} {major}:{minor} /another/path")), own);
-        let at_path = path.display();
+        let at_path = path.shown();
         assert_eq!(of(&format!("/dev/loop3 {} {major}:{minor} {at_path}", inode + 1)), None);
         assert_eq!(of(&format!("/dev/loop3 {inode} {major}:{} {at_path}", minor + 1)), None);
         let aligned = format!("/dev/loop3 {inode} \\x20\\x20{major}:{minor}\\x20 /a");

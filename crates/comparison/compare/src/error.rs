@@ -2,6 +2,7 @@
 
 use crate::MAX_FILES;
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use gemelo_figures::FiguresError;
 use gemelo_record::RecordError;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ pub enum CompareError {
     /// A directory is given together with other files.
     #[error(
         "{} is a directory: give one campaign alone, or several result files",
-        path.display()
+        path.shown()
     )]
     DirectoryAmongFiles {
         /// Path of the directory.

@@ -1,6 +1,7 @@
 //! One side of a comparison: result files, or a campaign.
 
 use crate::{CompareError, Groups, Place, Repetition};
+use gemelo_base::ShowPath as _;
 use gemelo_figures::{Kind, read};
 use gemelo_record::{Outcome, read_campaign, read_runs};
 use std::collections::BTreeSet;
@@ -49,7 +50,7 @@ impl Side {
             if !raw.is_complete {
                 side.warnings.push(format!(
                     "{} is the result of an incomplete run, and is compared all the same",
-                    path.display()
+                    path.shown()
                 ));
             }
             // Those of gemelo's own results were told when they were made.
@@ -78,7 +79,7 @@ impl Side {
         if left_out > 0 {
             side.warnings.push(format!(
                 "{}: {left_out} of {} planned runs are not complete, and are left out",
-                directory.display(),
+                directory.shown(),
                 campaign.runs.len()
             ));
         }

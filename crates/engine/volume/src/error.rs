@@ -1,6 +1,7 @@
 //! The errors of engine and pools: the kind, the place and the cause.
 
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use gemelo_base::panics::Panicked;
 use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
@@ -57,8 +58,7 @@ pub enum VolumeError {
     #[kind(BadInput)]
     #[error(
         "'{path}' is a link to '{target}', which does not exist: attach the device or mount the \
-         file system"
-    )]
+         file system", path = path.shown(), target = target.shown())]
     LostDisk {
         /// The path of the link.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub enum VolumeError {
     },
     /// Data and metadata are on one disk.
     #[kind(BadInput)]
-    #[error("data and metadata are both in '{path}': each needs a file or device of its own")]
+    #[error("data and metadata are both in '{path}': each needs a file or device of its own", path = path.shown())]
     OneDisk {
         /// The path of that disk.
         path: PathBuf,
@@ -76,8 +76,7 @@ pub enum VolumeError {
     #[kind(BadInput)]
     #[error(
         "'{path}' has {have_bytes} bytes, but this pool needs {need_bytes} there: use a larger \
-         device or make a smaller pool"
-    )]
+         device or make a smaller pool", path = path.shown())]
     SmallDevice {
         /// The path of the device.
         path: PathBuf,
@@ -121,8 +120,7 @@ pub enum VolumeError {
     #[kind(Damaged)]
     #[error(
         "the pool has lost '{missing}': '{present}' is there. Neither is of use alone: put the file \
-         back, or restore both from a backup"
-    )]
+         back, or restore both from a backup", missing = missing.shown(), present = present.shown())]
     LostFile {
         /// The path of the file that is missing.
         missing: PathBuf,

@@ -7,6 +7,11 @@
 
 use std::thread::{Builder, ScopedJoinHandle};
 
+/// What to do if the system refuses a thread, for messages. Its own words are "Resource temporarily
+/// unavailable".
+pub const REFUSED: &str = "if the limit of processes is reached, raise it (`ulimit -u`, TasksMax= \
+                           of systemd)";
+
 /// Does work in this thread and in up to `most - 1` others, and returns all outcomes, that of this
 /// thread first. The work is to take its parts from a common place until none is left. A panic of
 /// a thread continues in the caller.

@@ -2,6 +2,7 @@
 
 use crate::pool_part::PoolPart;
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -11,7 +12,7 @@ use thiserror::Error;
 pub enum DiskError {
     /// A system call failed.
     #[kind(source)]
-    #[error("cannot {action} '{path}'")]
+    #[error("cannot {action} '{path}'", path = path.shown())]
     File {
         /// The attempted action, as a verb.
         action: &'static str,
@@ -22,14 +23,14 @@ pub enum DiskError {
     },
     /// The path of a new file is taken.
     #[kind(BadInput)]
-    #[error("'{path}' exists already")]
+    #[error("'{path}' exists already", path = path.shown())]
     Exists {
         /// The path at which something exists already.
         path: PathBuf,
     },
     /// Another process has locked the file or device.
     #[kind(InUse)]
-    #[error("'{path}' is in use by {holder}")]
+    #[error("'{path}' is in use by {holder}", path = path.shown())]
     Locked {
         /// The file or device.
         path: PathBuf,
@@ -38,7 +39,7 @@ pub enum DiskError {
     },
     /// Something else uses the device or file, such as a mount.
     #[kind(InUse)]
-    #[error("'{path}' is in use: {by}")]
+    #[error("'{path}' is in use: {by}", path = path.shown())]
     DeviceInUse {
         /// The device or file.
         path: PathBuf,
@@ -47,7 +48,7 @@ pub enum DiskError {
     },
     /// The device holds data, which would be overwritten.
     #[kind(BadInput)]
-    #[error("'{path}' holds {what}")]
+    #[error("'{path}' holds {what}", path = path.shown())]
     HoldsData {
         /// The path of the device.
         path: PathBuf,
@@ -56,7 +57,7 @@ pub enum DiskError {
     },
     /// The path belongs to a pool, which nothing but the pool may write.
     #[kind(BadInput)]
-    #[error("'{path}' is {part}")]
+    #[error("'{path}' is {part}", path = path.shown())]
     OfPool {
         /// The path that was to be written.
         path: PathBuf,
@@ -66,15 +67,14 @@ pub enum DiskError {
     /// The path is below `/dev`, and no device is there.
     #[kind(BadInput)]
     #[error(
-        "there is no device '{path}': files are not made in /dev, where they would be in memory"
-    )]
+        "there is no device '{path}': files are not made in /dev, where they would be in memory", path = path.shown())]
     NoDevice {
         /// The path that was to be opened.
         path: PathBuf,
     },
     /// The path is neither a file nor a block device.
     #[kind(BadInput)]
-    #[error("'{path}' is {found}: name a file or a block device")]
+    #[error("'{path}' is {found}: name a file or a block device", path = path.shown())]
     NoDisk {
         /// The path that was to be opened.
         path: PathBuf,

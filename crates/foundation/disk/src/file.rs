@@ -6,6 +6,7 @@ use crate::error::{DiskError, Result};
 use crate::lock::{self, DiskAccess};
 use crate::medium::{MediumReads, MediumWrites};
 use crate::{Disk, DiskRead, DiskWrite, SystemCache, usage};
+use gemelo_base::ShowPath as _;
 use gemelo_base::short_read;
 use rustix::fs::{Advice, FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
@@ -186,7 +187,7 @@ impl FileDisk {
             // Without a length the plain error stays.
             let Ok(length) = self.len() else { return };
             let error = short_read(length, read.offset, read.buffer.len());
-            let text = format!("'{}' is too short: {error}", self.path.display());
+            let text = format!("'{}' is too short: {error}", self.path.shown());
             read.outcome = Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
         }
     }

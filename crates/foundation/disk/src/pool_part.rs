@@ -6,6 +6,7 @@
 
 use crate::error::{DiskError, Result};
 use crate::signature::{DATA_MARK, FAR_POOL_MARK_BYTE, POOL_MARK};
+use gemelo_base::ShowPath as _;
 use gemelo_base::read_exact_at;
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fmt;
@@ -31,7 +32,7 @@ impl fmt::Display for PoolPart {
         match self {
             Self::Directory => formatter.write_str("the directory of a pool"),
             Self::FileIn(pool) => {
-                write!(formatter, "in the directory of the pool '{}'", pool.display())
+                write!(formatter, "in the directory of the pool '{}'", pool.shown())
             }
             Self::Disk => formatter.write_str("a disk of a pool"),
         }

@@ -2,6 +2,7 @@
 
 use crate::error::{DiskError, Result};
 use crate::lock;
+use gemelo_base::{name_of_text, text_of_name};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::ffi::OsStr;
 use std::fs;
@@ -80,14 +81,14 @@ fn backed_by(status: &Stat) -> Option<String> {
     let is_it = |other: &Path| rustix::fs::stat(other).is_ok_and(|other| is_same(status, &other));
     let swaps = table(Path::new("/proc/swaps"));
     let swap_files = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
-    if swap_files.map(unescape).any(|file| is_it(Path::new(&file))) {
+    if swap_files.map(unescape).any(|file| is_it(Path::new(&name_of_text(&file)))) {
         return Some("swap".to_owned());
     }
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let backing = fs::read(entry.path().join("loop/backing_file")).unwrap_or_default();
         let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
         if !backing.is_empty() && is_it(Path::new(OsStr::from_bytes(backing))) {
-            return Some(format!("it backs /dev/{}", entry.file_name().to_string_lossy()));
+            return Some(format!("it backs /dev/{}", text_of_name(&entry.file_name())));
         }
     }
     None
@@ -123,9 +124,9 @@ fn device_numbers(device: u64) -> Vec<String> {
     all
 }
 
-/// Reads a table in /proc. A name in it that is not UTF-8 must not hide the other lines.
+/// Reads a table in /proc, in which a backslash of a name is escaped already.
 fn table(path: &Path) -> String {
-    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+    text_of_name(OsStr::from_bytes(&fs::read(path).unwrap_or_default()))
 }
 
 /// Returns the mount point of a device. In a line of mountinfo the third field is the device, the
@@ -142,7 +143,7 @@ fn unescape(text: &str) -> String {
 
 fn first_entry(directory: &Path) -> Option<String> {
     let entry = fs::read_dir(directory).ok()?.flatten().next()?;
-    Some(entry.file_name().to_string_lossy().into_owned())
+    Some(text_of_name(&entry.file_name()))
 }
 
 #[cfg(test)]
@@ -165,6 +166,6 @@ mod tests {
             b"36 35 98:0 / /mnt/\xff rw - ext3 /dev/a rw\n37 35 98:1 / /b rw - ext3 b rw\n";
         fs::write(&path, mounts).unwrap();
         assert_eq!(mounted_at(&table(&path), "98:1").as_deref(), Some("/b"));
-        assert_eq!(mounted_at(&table(&path), "98:0").as_deref(), Some("/mnt/\u{fffd}"));
+        assert_eq!(mounted_at(&table(&path), "98:0").as_deref(), Some("/mnt/\\xff"));
     }
 }

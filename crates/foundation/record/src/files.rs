@@ -2,6 +2,7 @@
 
 use crate::{CAMPAIGN_SCHEMA, CampaignRecord, RUN_SCHEMA, RunRecord};
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -22,10 +23,10 @@ pub const RUNS_DIRECTORY: &str = "runs";
 #[kind(BadInput)]
 pub enum RecordError {
     /// The directory has no plan of a campaign.
-    #[error("{} is not the directory of a campaign: it has no {CAMPAIGN_FILE}", .0.display())]
+    #[error("{} is not the directory of a campaign: it has no {CAMPAIGN_FILE}", .0.shown())]
     NoCampaign(PathBuf),
     /// Reading the file failed.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}", path.shown())]
     Read {
         /// Path of the file.
         path: PathBuf,
@@ -33,7 +34,7 @@ pub enum RecordError {
         source: io::Error,
     },
     /// The text is not JSON, or its structure is not that of the schema.
-    #[error("{} does not have the layout {expected}", path.display())]
+    #[error("{} does not have the layout {expected}", path.shown())]
     Layout {
         /// Path of the file.
         path: PathBuf,
@@ -43,7 +44,7 @@ pub enum RecordError {
         source: serde_json::Error,
     },
     /// The file is of another kind or version.
-    #[error("{} has schema '{found}', but '{expected}' is needed", path.display())]
+    #[error("{} has schema '{found}', but '{expected}' is needed", path.shown())]
     Schema {
         /// Path of the file.
         path: PathBuf,

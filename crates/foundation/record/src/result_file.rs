@@ -2,6 +2,7 @@
 
 use crate::{HostsFile, Provenance};
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -28,7 +29,7 @@ pub struct ResultFile<Input, Measured> {
 #[kind(BadInput)]
 pub enum ResultFileError {
     /// Reading the file failed.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}", path.shown())]
     Read {
         /// The path of the result file.
         path: PathBuf,
@@ -36,7 +37,7 @@ pub enum ResultFileError {
         source: io::Error,
     },
     /// The text is not JSON, or its structure is not that of the schema.
-    #[error("{} is not a {expected} result", path.display())]
+    #[error("{} is not a {expected} result", path.shown())]
     Layout {
         /// The path of the result file.
         path: PathBuf,
@@ -49,7 +50,7 @@ pub enum ResultFileError {
     #[error(
         "{} has schema '{found}', but '{expected}' is needed: give a result of the right command \
          and version",
-        path.display()
+        path.shown()
     )]
     Schema {
         /// The path of the result file.

@@ -47,7 +47,10 @@ impl Context {
             raised.raise();
             told.tell_stopping();
         })
-        .context("cannot listen for Ctrl-C")?;
+        .with_context(|| {
+            let remedy = gemelo_base::threads::REFUSED;
+            format!("cannot start a thread that listens for Ctrl-C: {remedy}")
+        })?;
         Ok(Self {
             verbosity,
             monitor,

@@ -44,14 +44,6 @@ impl ResultOptions {
         Ok(true)
     }
 
-    /// Removes what [`Self::begin`] wrote, because there is no result to replace it.
-    pub(crate) fn forget_begun(&self) {
-        if let Some(path) = self.json.path() {
-            // A file that stays says itself that it is no result.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
     /// Writes those that were asked for. A failure of one does not prevent the other.
     pub(crate) fn write(
         &self,

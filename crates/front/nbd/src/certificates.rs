@@ -1,6 +1,7 @@
 //! Reads certificates and keys from PEM files, for servers and clients.
 
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,7 +13,7 @@ use thiserror::Error;
 #[kind(BadInput)]
 pub enum TlsError {
     /// The file cannot be read, or it holds no PEM section of the expected kind.
-    #[error("cannot read the {what} of {}", path.display())]
+    #[error("cannot read the {what} of {}", path.shown())]
     File {
         /// The expected kind of PEM section.
         what: &'static str,
@@ -27,11 +28,11 @@ pub enum TlsError {
         "cannot use the private key in {}: it must be an ECDSA key on P-256 or P-384, an Ed25519 \
          key, or an RSA key of 2048, 3072 or 4096 bits; `openssl genpkey -algorithm EC -pkeyopt \
          ec_paramgen_curve:P-256 -out FILE` makes one",
-        .0.display()
+        .0.shown()
     )]
     Key(PathBuf),
     /// The file holds no certificate.
-    #[error("{} holds no certificate: give a PEM file with a certificate chain", .0.display())]
+    #[error("{} holds no certificate: give a PEM file with a certificate chain", .0.shown())]
     Empty(PathBuf),
     /// The certificate and the key do not belong together, or one of them is invalid.
     #[error("cannot use the certificate with its key")]

@@ -3,6 +3,7 @@
 //! member.
 
 use crate::failure::RequestFailure;
+use gemelo_base::ShowPath as _;
 use gemelo_base::background::{Step, Task};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_place::{PlacedPool, PoolPlace};
@@ -252,7 +253,7 @@ impl Kept {
     fn write(&self, last: &LastScrub) -> Result<(), RequestFailure> {
         match self {
             Self::File(file) => write_last(file, last)
-                .map_err(|error| RequestFailure::of(&file.display().to_string(), &error)),
+                .map_err(|error| RequestFailure::of(&file.shown().to_string(), &error)),
             Self::Value(_, placed) => {
                 let Some(placed) = placed.upgrade() else { return Ok(()) };
                 let text = serde_json::to_string(last)

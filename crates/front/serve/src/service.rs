@@ -10,6 +10,7 @@ use crate::report::Thresholds;
 use crate::scrub::ScrubSchedule;
 use crate::scrub_thread;
 use crate::{open_files, patience, systemd, watch};
+use gemelo_base::ShowPath as _;
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_format::IndexForm;
@@ -100,7 +101,9 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Req
                     .map_err(|_| RequestFailure::midway("a front end panicked"))
                     .and_then(|ended| ended.map_err(|error| of_front_end(&error))),
                 Err(error) => {
-                    Err(RequestFailure::of("cannot start the thread of a front end", &error))
+                    let remedy = gemelo_base::threads::REFUSED;
+                    let what = format!("cannot start the thread of a front end ({remedy})");
+                    Err(RequestFailure::of(&what, &error))
                 }
             };
             outcome = outcome.and(ended);
@@ -177,7 +180,7 @@ impl Service {
                 monitor.warn(&format!(
                     "{}: commands cannot ask this server, and open the pool themselves: cannot \
                      open the control socket: {error}",
-                    directory.display()
+                    directory.shown()
                 ));
                 None
             }

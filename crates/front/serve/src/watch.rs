@@ -4,6 +4,7 @@
 
 use crate::open_pool::OpenPool;
 use crate::report::{space_warning, stop_warning};
+use gemelo_base::ShowPath as _;
 use gemelo_base::background::FailureLog;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
@@ -75,7 +76,7 @@ fn look_for_stop(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarning
     if let (Some(directory), false) = (lost, told.is_directory_lost) {
         monitor.warn(&format!(
             "the directory '{}' was deleted or moved: commands do not find this server any more",
-            directory.display()
+            directory.shown()
         ));
     }
     told.is_directory_lost = lost.is_some();

@@ -3,6 +3,7 @@
 use crate::client::{ADMIT_PAUSE, ClientError};
 use crate::doors::{Door, Doors};
 use crate::guest::Resources;
+use gemelo_base::ShowPath as _;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{
     Exports, FrontEnd, FrontEndError, FrontEndStats, Helpers, Listening, Memory, SocketAccess,
@@ -82,10 +83,10 @@ impl FrontEnd for VhostFrontEnd {
     fn check(&self) -> Result<(), FrontEndError> {
         let directory = &self.directory;
         let is_directory = std::fs::metadata(directory)
-            .map_err(|error| FrontEndError::refused(format!("{}: {error}", directory.display())))?
+            .map_err(|error| FrontEndError::refused(format!("{}: {error}", directory.shown())))?
             .is_dir();
         if !is_directory {
-            let text = format!("{}: not a directory, and sockets need one", directory.display());
+            let text = format!("{}: not a directory, and sockets need one", directory.shown());
             return Err(FrontEndError::refused(text));
         }
         // The shortest name of a volume.
@@ -94,7 +95,7 @@ impl FrontEnd for VhostFrontEnd {
             let text = format!(
                 "{}: too long for the paths of sockets, which have up to {MAX_PATH_BYTES} bytes: \
                  give a directory with a shorter path",
-                directory.display()
+                directory.shown()
             );
             return Err(FrontEndError::refused(text));
         }
@@ -125,7 +126,7 @@ impl FrontEnd for VhostFrontEnd {
             }
             let door = listening.shared.open(&name).map_err(|error| {
                 let path = listening.shared.path_of(&name);
-                let text = format!("cannot listen at {}: {error}", path.display());
+                let text = format!("cannot listen at {}: {error}", path.shown());
                 match error.kind() {
                     io::ErrorKind::AddrInUse => FrontEndError::InUse(text.into()),
                     _ => FrontEndError::refused(text),
@@ -185,7 +186,7 @@ impl Shared {
 
     /// Reports how the connection of a virtual machine ended.
     pub(crate) fn tell_end(&self, path: &Path, served: Result<(), ClientError>, requests: u64) {
-        let path = path.display();
+        let path = path.shown();
         match served {
             Ok(()) if self.configured.log_connections => {
                 self.tell(|monitor| {
@@ -256,7 +257,7 @@ impl VhostListening {
                 Err(error) => {
                     let path = self.shared.path_of(&name);
                     self.shared.tell(|monitor| {
-                        monitor.warn(&format!("cannot listen at {}: {error}", path.display()));
+                        monitor.warn(&format!("cannot listen at {}: {error}", path.shown()));
                     });
                     refused.insert(name);
                 }
@@ -284,7 +285,7 @@ impl VhostListening {
             gemelo_base::pause(ADMIT_PAUSE);
         } else if self.shared.configured.log_connections {
             let path = self.shared.path_of(name);
-            self.shared.tell(|monitor| monitor.log(&format!("{}: a client", path.display())));
+            self.shared.tell(|monitor| monitor.log(&format!("{}: a client", path.shown())));
         }
     }
 
@@ -321,7 +322,7 @@ impl VhostListening {
 
 impl Listening for VhostListening {
     fn addresses(&self) -> Vec<String> {
-        vec![format!("vhost-user:{}", self.shared.configured.directory.display())]
+        vec![format!("vhost-user:{}", self.shared.configured.directory.shown())]
     }
 
     fn run(&self, stop: &StopFlag) -> Result<(), FrontEndError> {

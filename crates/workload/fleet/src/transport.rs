@@ -1,5 +1,6 @@
 //! The command that reaches a host, and the program over there.
 
+use gemelo_base::ShowPath as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use thiserror::Error;
@@ -38,7 +39,7 @@ pub enum TransportError {
     #[error("invalid command '{0}': give the words of a command, such as 'ssh -p 2222 {{host}}'")]
     Template(String),
     /// The program here cannot be read.
-    #[error("cannot read {}, which is to be copied", path.display())]
+    #[error("cannot read {}, which is to be copied", path.shown())]
     Program {
         /// Path of the program.
         path: PathBuf,

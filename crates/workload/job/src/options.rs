@@ -2,6 +2,7 @@
 //! values, because the keys of the file go through the same parser.
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use gemelo_base::values::{Percent, Size, Span, parse_rate};
 use gemelo_content::AssignmentMode;
 use gemelo_load::{JobOperation, Populate, SyncPolicy, Verify};
@@ -119,12 +120,22 @@ macro_rules! options {
     };
 }
 
+/// Reads the name of a file, which need not be UTF-8, as [`gemelo_base::text_of_name`] writes it.
+fn distribution_name() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|name| gemelo_base::text_of_name(&name))
+}
+
 options!(
     /// The contents that are written.
     ContentOptions {
         /// Distribution of duplicates: a built-in one, a DEDISbench file or a profile [default:
         /// personal]
-        #[arg(long, value_name = "NAME|FILE", help_heading = "Content")]
+        #[arg(
+            long,
+            value_name = "NAME|FILE",
+            help_heading = "Content",
+            value_parser = distribution_name()
+        )]
         distribution: String,
         /// Method by which contents are assigned to writes [default: exact]
         #[arg(long, value_enum, value_name = "HOW", help_heading = "Content")]

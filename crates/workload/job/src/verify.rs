@@ -81,10 +81,9 @@ pub fn verify_begun(
 ) -> Result<Verified, VerifyError> {
     let number = file.input.len().checked_sub(1).ok_or(VerifyError::OtherHistory)?;
     let input = file.input.last().ok_or(VerifyError::OtherHistory)?;
-    if file.result.open.is_none() {
-        return Err(VerifyError::OtherHistory);
-    }
-    check_files(&file.input, (number, input, &file.result), target, environment)
+    let history = file.result.as_ref().filter(|history| history.open.is_some());
+    let history = history.ok_or(VerifyError::OtherHistory)?;
+    check_files(&file.input, (number, input, history), target, environment)
 }
 
 /// Checks the files that the job of this number left.

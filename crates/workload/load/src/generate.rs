@@ -1,6 +1,7 @@
 //! Writes a data set to new files at the full speed of the storage: long writes on all cores. Only
 //! the total is measured.
 
+use gemelo_base::ShowPath as _;
 use gemelo_base::threads::together;
 use gemelo_base::{Classified, Monitor, StopFlag, Unit};
 use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
@@ -66,7 +67,7 @@ pub enum GenerateError {
     },
     /// A file or directory could not be created or written.
     #[kind(source)]
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", path.shown())]
     Io {
         /// The operation that failed, as a verb.
         action: &'static str,

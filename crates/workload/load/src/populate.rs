@@ -209,7 +209,7 @@ impl OperationFailure {
             place: "this machine".to_owned(),
             operation: "start a thread on".to_owned(),
             offset_bytes: 0,
-            reason: error.to_string(),
+            reason: format!("{error}: {}", gemelo_base::threads::REFUSED),
         }
     }
 

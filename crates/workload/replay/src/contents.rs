@@ -6,11 +6,14 @@ use gemelo_trace::ContentHash;
 
 /// Returns the content for a hash. Equal hashes give equal contents. Different hashes give
 /// different contents, except with a probability of n²/2^64 among n hashes, as a content id has 63
-/// bits here.
+/// bits here. The hash of zeros gives zeros.
 #[inline]
 #[must_use]
-pub fn content_of_hash(hash: ContentHash) -> ContentId {
-    ContentId::shared((hash.0 as u64) ^ mix64((hash.0 >> 64) as u64))
+pub fn content_of_hash(hash: ContentHash) -> BlockContent {
+    if hash == ContentHash::ZEROS {
+        return BlockContent::Zeros;
+    }
+    ContentId::shared((hash.0 as u64) ^ mix64((hash.0 >> 64) as u64)).into()
 }
 
 /// The contents of a replay: those of hashes, and contents of a distribution for records without
@@ -53,6 +56,7 @@ mod tests {
         let all: std::collections::HashSet<_> =
             (0..1000u128).flat_map(|n| [id(n), id((n + 1) << 64)]).collect();
         assert_eq!(all.len(), 2000);
-        assert!(!id(u128::MAX).is_unique());
+        assert!(matches!(id(u128::MAX), BlockContent::Id(id) if !id.is_unique()));
+        assert_eq!(content_of_hash(ContentHash::ZEROS), BlockContent::Zeros);
     }
 }

@@ -218,7 +218,7 @@ impl<'a> Dispatcher<'a> {
             if !extends {
                 self.push_run(run.take(), verb, due_ns);
             }
-            let said = touched.content.map(|hash| content_of_hash(hash).into());
+            let said = touched.content.map(content_of_hash);
             let content = self.content(block, said, is_write);
             let batch = &mut self.batches[lane];
             batch.ids.push(content.map(BlockContent::to_bits));

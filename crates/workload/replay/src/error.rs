@@ -36,9 +36,9 @@ pub enum ReplayError {
     /// A thread cannot be started, so that no process began.
     #[kind(Failed)]
     #[error(
-        "cannot start thread {} of {processes} on this machine: raise its limit of threads, or \
-         give fewer --processes",
-        number + 1
+        "cannot start thread {} of {processes} on this machine: give fewer --processes, or {}",
+        number + 1,
+        gemelo_base::threads::REFUSED
     )]
     Thread {
         /// Number of the process, counted from 0.

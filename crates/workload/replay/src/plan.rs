@@ -6,7 +6,7 @@
 
 use crate::contents::content_of_hash;
 use gemelo_base::{Classified, StopFlag};
-use gemelo_content::ContentId;
+use gemelo_content::BlockContent;
 use gemelo_trace::{BlockError, Blocks, Record, RecordSource, TraceError, TraceOperation};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -110,7 +110,7 @@ struct Source {
 enum Before {
     /// The place needs no content, because it is written first.
     Nothing,
-    Content(ContentId),
+    Content(BlockContent),
     /// The place is read first, and the trace has no hash for it.
     Drawn,
 }
@@ -147,7 +147,7 @@ pub struct ReplayPlan {
 /// The content of a block before the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Initial {
-    Content(ContentId),
+    Content(BlockContent),
     /// Number of a content of the distribution.
     Drawn(u64),
 }

@@ -89,7 +89,7 @@ pub(crate) fn populate(
             run.iter().zip(queue.buffer(slot).chunks_exact_mut(block_bytes))
         {
             let content = match initial {
-                Initial::Content(id) => (*id).into(),
+                Initial::Content(content) => *content,
                 Initial::Drawn(number) => contents.drawn(*number),
             };
             contents.generator.fill(content, bytes);

@@ -48,7 +48,7 @@ pub enum ScanError {
     },
     /// A thread cannot be started.
     #[kind(source)]
-    #[error("cannot start a reading thread")]
+    #[error("cannot start a reading thread: {}", gemelo_base::threads::REFUSED)]
     Thread {
         /// The error of the operating system.
         source: io::Error,

@@ -18,6 +18,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const MAX_CONTENTS: u64 = 4096;
 const MAX_BYTES: u64 = 16 << 20;
 
+/// The contents that are measured after a stop, so that what was read has a prediction. They are a
+/// sample as well, because they are in the order of fingerprints.
+const FEWEST_CONTENTS: usize = 256;
+
 /// The compression level of zstd: 1 is fast enough for primary storage.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -74,7 +78,7 @@ impl NatureSampler {
     }
 
     /// Measures the sampled contents on several threads. After a stop, contents that were not yet
-    /// measured are left out.
+    /// measured are left out, except for the first [`FEWEST_CONTENTS`].
     ///
     /// For each compression, it is also predicted how many blocks a pool takes for the contents.
     pub(crate) fn measure(
@@ -90,10 +94,10 @@ impl NatureSampler {
         let measure_some = || {
             let mut measure = Measure::new((block_bytes, compressions));
             let mut done = Vec::new();
-            while let Some((fingerprint, content)) =
-                contents.get(next.fetch_add(1, Ordering::Relaxed))
-            {
-                if stop.is_raised() {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some((fingerprint, content)) = contents.get(number) else { break };
+                if stop.is_raised() && number >= FEWEST_CONTENTS {
                     break;
                 }
                 let nature = measure.nature_of(content);

@@ -1,5 +1,6 @@
 //! Errors of targets.
 
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_disk::DiskError;
@@ -32,7 +33,7 @@ pub enum TargetError {
     Adapter(#[from] AdapterError),
     /// The path is not a file, a directory or a block device.
     #[kind(BadInput)]
-    #[error("{} is {found}: give a directory, a file or a block device", path.display())]
+    #[error("{} is {found}: give a directory, a file or a block device", path.shown())]
     Kind {
         /// The path that the user gave.
         path: PathBuf,
@@ -43,7 +44,7 @@ pub enum TargetError {
     #[kind(BadInput)]
     #[error(
         "{what} is {bytes} bytes, but {} needs a multiple of its block size, {unit_bytes} bytes",
-        path.display()
+        path.shown()
     )]
     Unit {
         /// Name of the size.
@@ -57,7 +58,7 @@ pub enum TargetError {
     },
     /// The directory of the target does not exist.
     #[kind(BadInput)]
-    #[error("{} does not exist: create this directory first", path.display())]
+    #[error("{} does not exist: create this directory first", path.shown())]
     NoDirectory {
         /// The directory that has to be created.
         path: PathBuf,
@@ -66,7 +67,7 @@ pub enum TargetError {
     #[kind(BadInput)]
     #[error(
         "{} does not exist, so the job has nothing to read: populate the target first",
-        path.display()
+        path.shown()
     )]
     Missing {
         /// The file that the job was to read.
@@ -74,14 +75,14 @@ pub enum TargetError {
     },
     /// The job would overwrite an existing file.
     #[kind(BadInput)]
-    #[error("{} exists", path.display())]
+    #[error("{} exists", path.shown())]
     Exists {
         /// The file that a write would replace.
         path: PathBuf,
     },
     /// The job would overwrite storage that holds data.
     #[kind(BadInput)]
-    #[error("{} holds {what}", path.display())]
+    #[error("{} holds {what}", path.shown())]
     HoldsData {
         /// The device, volume or export.
         path: PathBuf,
@@ -94,7 +95,7 @@ pub enum TargetError {
     Device(DiskError),
     /// Something else uses the block device or file.
     #[kind(InUse)]
-    #[error("{} is in use: {by}; give another target, or end that use first", path.display())]
+    #[error("{} is in use: {by}; give another target, or end that use first", path.shown())]
     InUse {
         /// The device or file.
         path: PathBuf,
@@ -103,7 +104,7 @@ pub enum TargetError {
     },
     /// The job writes, and the storage is read-only.
     #[kind(BadInput)]
-    #[error("{} is read-only, but the job writes: give a writable target", path.display())]
+    #[error("{} is read-only, but the job writes: give a writable target", path.shown())]
     ReadOnly {
         /// The device, volume or export that refuses writes.
         path: PathBuf,
@@ -113,7 +114,7 @@ pub enum TargetError {
     #[error(
         "{} has {} ({have_bytes} bytes), but the job needs {} ({need_bytes} bytes): make the job \
          smaller or give a larger target",
-        path.display(), format_size(*have_bytes), format_size(*need_bytes)
+        path.shown(), format_size(*have_bytes), format_size(*need_bytes)
     )]
     TooSmall {
         /// The file, device, volume or export, or a path in the file system.
@@ -128,7 +129,7 @@ pub enum TargetError {
     #[error(
         "{} is no directory, and a file that hosts share must have its whole size before the run: \
          make it with truncate -s {need_bytes}, or give a directory",
-        path.display()
+        path.shown()
     )]
     SharedFile {
         /// The file that all hosts were given.
@@ -140,7 +141,7 @@ pub enum TargetError {
     #[kind(BadInput)]
     #[error(
         "{what} is {bytes} bytes, but direct I/O on {} needs a multiple of {sector_bytes} bytes",
-        path.display()
+        path.shown()
     )]
     Sector {
         /// Name of the size.
@@ -154,7 +155,7 @@ pub enum TargetError {
     },
     /// The storage does not support direct I/O.
     #[kind(BadInput)]
-    #[error("{} does not support direct I/O", path.display())]
+    #[error("{} does not support direct I/O", path.shown())]
     NoDirect {
         /// The file, directory, volume or export.
         path: PathBuf,
@@ -178,7 +179,7 @@ pub enum TargetError {
     /// A system call failed.
     // A system call can fail at any time.
     #[kind(source)]
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", path.shown())]
     Io {
         /// The attempted action, as a verb.
         action: &'static str,

@@ -6,6 +6,7 @@ use crate::queue::{Engine, OpenPlace, PsyncQueue, Queue, QueueOptions, UringQueu
 use crate::storage::Target;
 use crate::{AtStart, PlaceAccess, PlaceLayout, TargetError};
 use gemelo_base::FileIdentity;
+use gemelo_base::ShowPath as _;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -110,7 +111,7 @@ fn give_size(file: &File, bytes: u64, preallocate: bool) -> Result<(), Errno> {
 
 impl Target for Files {
     fn place(&self, process: u32) -> String {
-        self.path_and_start(process).0.display().to_string()
+        self.path_and_start(process).0.shown().to_string()
     }
 
     fn holds_data(&self) -> bool {
@@ -136,7 +137,7 @@ impl Target for Files {
             .custom_flags(flags.bits() as i32)
             .open(path);
         let file = opened.at("open", path)?;
-        let place = OpenPlace { file, name: path.display().to_string(), first_byte };
+        let place = OpenPlace { file, name: path.shown().to_string(), first_byte };
         Ok(match options.engine {
             Engine::Psync | Engine::Native => Box::new(PsyncQueue::new(place, options)),
             Engine::IoUring => Box::new(UringQueue::new(place, options)?),

@@ -4,6 +4,7 @@ use crate::find::FileStorage;
 use crate::null::NullStorage;
 use crate::storage::Storage;
 use crate::{TargetError, TargetUri};
+use gemelo_base::name_of_text;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Targets {
     pub fn storage(&self, uri: &TargetUri) -> Result<Arc<dyn Storage>, TargetError> {
         match uri.parts() {
             (None, "") => Err(TargetError::NoTarget { forms: self.forms() }),
-            (None, path) => Ok(Arc::new(FileStorage::new(Path::new(path)))),
+            (None, path) => Ok(Arc::new(FileStorage::new(Path::new(&name_of_text(path))))),
             (Some("null"), "") => Ok(Arc::new(NullStorage)),
             (Some(scheme), _) => {
                 let mut adapters = self.adapters.iter();

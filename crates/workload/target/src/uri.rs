@@ -1,10 +1,13 @@
 //! The names of storage, as users write them.
 
+use gemelo_base::text_of_name;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fmt;
 
 /// The name of storage that load can run against: a path, or a scheme and a place, such as `null:`
-/// or `pool:DIRECTORY/VOLUME`. [`crate::Targets`] knows the schemes.
+/// or `pool:DIRECTORY/VOLUME`. [`crate::Targets`] knows the schemes. A path in it has the form of
+/// [`text_of_name`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct TargetUri(String);
@@ -41,6 +44,13 @@ impl From<String> for TargetUri {
             }
             _ => Self(text),
         }
+    }
+}
+
+impl From<OsString> for TargetUri {
+    /// Reads a name as the command line has it, which need not be UTF-8.
+    fn from(name: OsString) -> Self {
+        Self::from(text_of_name(&name))
     }
 }
 

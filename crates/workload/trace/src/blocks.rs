@@ -96,7 +96,9 @@ impl<'a> Blocks<'a> {
         }
         if Self::has_hash_per_block(record, self.block_bytes) {
             let index = block - record.offset_bytes / self.block_bytes;
-            return record.hashes.get(usize::try_from(index).ok()?).copied();
+            let hash = record.hashes.get(usize::try_from(index).ok()?).copied()?;
+            let is_zeros = ContentHash::of_zeros(record.hash_bytes) == Some(hash);
+            return Some(if is_zeros { ContentHash::ZEROS } else { hash });
         }
         let unit = u64::from(record.hash_bytes);
         let block_start = block * self.block_bytes;
@@ -105,7 +107,12 @@ impl<'a> Blocks<'a> {
         let first = (from - record.offset_bytes) / unit;
         let last = (to - record.offset_bytes).div_ceil(unit);
         let range = usize::try_from(first).ok()?..usize::try_from(last).ok()?;
-        Some(put_together(record.hashes.get(range)?, from - block_start))
+        let parts = record.hashes.get(range)?;
+        let is_zeros = |part: &ContentHash| ContentHash::of_zeros(record.hash_bytes) == Some(*part);
+        if to - from == self.block_bytes && parts.iter().all(is_zeros) {
+            return Some(ContentHash::ZEROS);
+        }
+        Some(put_together(parts, from - block_start))
     }
 }
 
@@ -188,6 +195,26 @@ mod tests {
         let contents: Vec<_> =
             Blocks::new(&two, 4096).unwrap().map(|touched| touched.content).collect();
         assert_eq!(contents, [Some(first), Some(first)]);
+    }
+
+    #[test]
+    fn zeros_are_one_content_for_hashes_of_any_size() {
+        let of = |hash_bytes, count| {
+            let hash = ContentHash::of_zeros(hash_bytes).unwrap().0;
+            let record = record(0, 4096, hash_bytes, &vec![hash; count]);
+            Blocks::new(&record, 4096).unwrap().next().unwrap().content.unwrap()
+        };
+        assert_eq!(of(4096, 1), ContentHash::ZEROS);
+        assert_eq!(of(512, 8), ContentHash::ZEROS);
+        let [sector, page] = [512, 4096].map(|bytes| ContentHash::of_zeros(bytes).unwrap().0);
+        let content = |record: &Record, block_bytes| {
+            Blocks::new(record, block_bytes).unwrap().next().unwrap().content.unwrap()
+        };
+        assert_eq!(content(&record(0, 512, 512, &[sector]), 512), ContentHash::ZEROS);
+        assert_eq!(content(&record(0, 8192, 4096, &[page; 2]), 8192), ContentHash::ZEROS);
+        // A part of a block leaves the rest as it was.
+        assert_ne!(content(&record(0, 512, 512, &[sector]), 4096), ContentHash::ZEROS);
+        assert_ne!(content(&record(0, 1024, 512, &[sector, 1]), 1024), ContentHash::ZEROS);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Errors in reading a trace. Messages begin with file and line.
 
 use crate::trace_format::TraceFormat;
+use gemelo_base::ShowPath as _;
 use gemelo_base::{Classified, FailureKind};
 use std::path::PathBuf;
 use thiserror::Error;
@@ -25,7 +26,7 @@ impl Malformed {
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// Opening or reading the file failed.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", path.shown())]
     Io {
         /// Operation that failed, as a verb.
         action: &'static str,
@@ -37,7 +38,7 @@ pub enum TraceError {
     /// A line does not match the format.
     #[error(
         "{}:{line}: {problem}, found '{found}' ({format})",
-        path.display()
+        path.shown()
     )]
     Line {
         /// Name of the file.
@@ -54,7 +55,7 @@ pub enum TraceError {
     /// A line is longer than any format permits.
     #[error(
         "{}:{line}: the line is longer than {max_bytes} bytes: the file is not a trace",
-        path.display()
+        path.shown()
     )]
     TooLong {
         /// Name of the file.
@@ -65,7 +66,7 @@ pub enum TraceError {
         max_bytes: usize,
     },
     /// The content matches no format.
-    #[error("{} is of no known format ({known})", path.display())]
+    #[error("{} is of no known format ({known})", path.shown())]
     Unrecognised {
         /// Name of the file.
         path: PathBuf,
@@ -73,7 +74,7 @@ pub enum TraceError {
         known: String,
     },
     /// The file is a tar archive.
-    #[error("{} is a tar archive: unpack it, and give the files in it", path.display())]
+    #[error("{} is a tar archive: unpack it, and give the files in it", path.shown())]
     Archive {
         /// Name of the file.
         path: PathBuf,
@@ -82,14 +83,14 @@ pub enum TraceError {
     #[error(
         "{0} is a binary trace of blktrace: turn it into text with `blkparse -i {0} -o FILE`, and \
          give that FILE",
-        path.display()
+        path.shown()
     )]
     Blktrace {
         /// Name of the file.
         path: PathBuf,
     },
     /// The file has no records.
-    #[error("{} has no records", path.display())]
+    #[error("{} has no records", path.shown())]
     Empty {
         /// Name of the file.
         path: PathBuf,

@@ -22,6 +22,21 @@ pub enum TraceOperation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ContentHash(pub u128);
 
+impl ContentHash {
+    /// The content of a block of zeros, as [`crate::Blocks`] gives it for every size of a block.
+    pub const ZEROS: Self = Self(0x620f_0b67_a91f_7f74_151b_c5be_745b_7110);
+
+    /// Returns the MD5 hash of so many zeros, as the traces of FIU have it.
+    #[must_use]
+    pub const fn of_zeros(bytes: u32) -> Option<Self> {
+        match bytes {
+            512 => Some(Self(0xbf61_9eac_0cdf_3f68_d496_ea93_4413_7e8b)),
+            4096 => Some(Self::ZEROS),
+            _ => None,
+        }
+    }
+}
+
 /// One operation of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {

@@ -3,6 +3,7 @@
 use super::sys::{Cluster, Code, LIBRARY, Pool, Symbols, c_text};
 use super::{NOT_FOUND, Rados};
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +42,7 @@ pub enum ConnectError {
     },
     /// The configuration cannot be used.
     #[kind(BadInput)]
-    #[error("cannot use the Ceph configuration '{path}'")]
+    #[error("cannot use the Ceph configuration '{path}'", path = path.shown())]
     Configuration {
         /// The path of the configuration file.
         path: PathBuf,
@@ -52,8 +53,7 @@ pub enum ConnectError {
     #[kind(Failed)]
     #[error(
         "cannot connect to the Ceph cluster of '{path}' as client.{user}: check that the file names \
-         the monitors (mon_host) and that the user has a keyring"
-    )]
+         the monitors (mon_host) and that the user has a keyring", path = path.shown())]
     Connect {
         /// The path of the configuration file.
         path: PathBuf,

@@ -1,6 +1,7 @@
 //! Faults of a plan, each with its line.
 
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -9,7 +10,7 @@ use thiserror::Error;
 #[kind(BadInput)]
 pub enum PlanError {
     /// The file cannot be read.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}", path.shown())]
     Read {
         /// Path of the plan.
         path: PathBuf,

@@ -1,6 +1,7 @@
 //! The plans that ship with the program.
 
 use crate::plan::{Plan, PlanError, SetValue};
+use gemelo_base::ShowPath as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ impl Plan {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(PlanError::NoSuchPlan {
-                    name: name.display().to_string(),
+                    name: name.shown().to_string(),
                     known: PLANS.map(|(known, _)| known).join(", "),
                 });
             }

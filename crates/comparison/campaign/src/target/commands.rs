@@ -11,6 +11,7 @@ use crate::plan::{PlanError, Reading};
 use crate::process;
 use crate::resource::Resource;
 use crate::site::Site;
+use gemelo_base::{name_of_text, text_of_name};
 use gemelo_record::Space;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -110,14 +111,14 @@ impl Target for Commands {
     }
 
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
-        let place = self.place.replace("$WORK", &site.work.display().to_string());
+        let place = self.place.replace("$WORK", &text_of_name(site.work.as_os_str()));
         let place = place.replace("$RUN", &site.mark);
         let mut environment: BTreeMap<_, _> = site.environment().into_iter().collect();
-        environment.insert("PLACE", place.clone().into());
+        environment.insert("PLACE", name_of_text(&place));
         let runner = Runner { environment, base: self.base.clone() };
         runner.note(site, self.unmake.as_deref())?;
         runner.run(site, self.make.as_deref())?;
-        let path = PathBuf::from(&place);
+        let path = PathBuf::from(name_of_text(&place));
         if self.kind == PlaceKind::Directory && path.starts_with(&site.work) && !path.exists() {
             std::fs::create_dir_all(&path).map_err(StepError::io("create", &path))?;
         }
@@ -154,8 +155,7 @@ impl Runner {
     fn note(&self, site: &mut Site<'_>, script: Option<&str>) -> Result<(), StepError> {
         let Some(script) = script else { return Ok(()) };
         let texts = self.environment.iter();
-        let texts =
-            texts.map(|(name, value)| ((*name).to_owned(), value.to_string_lossy().into_owned()));
+        let texts = texts.map(|(name, value)| ((*name).to_owned(), text_of_name(value)));
         site.journal.note(Resource::Command {
             words: shell(script),
             environment: texts.collect(),

@@ -6,6 +6,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::site::Site;
 use crate::system;
+use gemelo_base::ShowPath as _;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -36,11 +37,11 @@ pub(super) fn read(
 
 impl Target for Device {
     fn description(&self) -> String {
-        format!("block device {}", self.path.display())
+        format!("block device {}", self.path.shown())
     }
 
     fn missing(&self) -> Option<String> {
-        let path = self.path.display();
+        let path = self.path.shown();
         match std::fs::metadata(&self.path) {
             Err(error) => Some(format!("{path}: {error}")),
             Ok(status) if !status.file_type().is_block_device() => {

@@ -5,6 +5,7 @@ use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::site::Site;
+use gemelo_base::ShowPath as _;
 use gemelo_record::Space;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -38,14 +39,14 @@ pub(super) fn read(
 impl Target for Directory {
     fn description(&self) -> String {
         match &self.path {
-            Some(path) => format!("directory in {}", path.display()),
+            Some(path) => format!("directory in {}", path.shown()),
             None => "directory in the campaign's own".to_owned(),
         }
     }
 
     fn missing(&self) -> Option<String> {
         let path = self.path.as_ref()?;
-        let name = path.display();
+        let name = path.shown();
         if let Some(part) = gemelo_disk::pool_part(path) {
             return Some(format!("{name} is {part}"));
         }

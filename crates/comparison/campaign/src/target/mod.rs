@@ -13,6 +13,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::site::Site;
 use gemelo_record::Space;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,7 +68,8 @@ pub(crate) enum Place {
     Directory(PathBuf),
     /// A block device.
     Device(PathBuf),
-    /// A volume or an export, as `gemelo bench --target` takes it.
+    /// A volume or an export, as `gemelo bench --target` takes it. A path in it has the form of
+    /// [`gemelo_base::text_of_name`].
     Uri(String),
 }
 
@@ -86,10 +88,10 @@ pub(crate) enum PlaceKind {
 
 impl Place {
     /// Returns the place as `--target` takes it.
-    pub(crate) fn uri(&self) -> String {
+    pub(crate) fn uri(&self) -> OsString {
         match self {
-            Self::Directory(path) | Self::Device(path) => path.display().to_string(),
-            Self::Uri(uri) => uri.clone(),
+            Self::Directory(path) | Self::Device(path) => path.into(),
+            Self::Uri(uri) => gemelo_base::name_of_text(uri),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::site::Site;
 use crate::system;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_exact_size;
 use gemelo_record::Space;
 use serde::Deserialize;
@@ -177,7 +178,7 @@ impl Target for Volume {
         let made = |place| Box::new(MadeVolume { pool: pool.clone(), place, is_offline });
         let file_system = match &self.access {
             Access::InProcess => {
-                return Ok(made(Place::Uri(format!("pool:{}/{VOLUME}", pool.display()))));
+                return Ok(made(Place::Uri(format!("pool:{}/{VOLUME}", pool.shown()))));
             }
             Access::Nbd => None,
             Access::Mounted(file_system) => Some(file_system),
@@ -209,10 +210,10 @@ impl Volume {
         const NAME: &str = "serve";
         let socket = site.socket_directory()?.join("s");
         let mut serve = site.gemelo(&["serve"]);
-        serve.arg(pool).arg(format!("--listen=unix:{}", socket.display())).args(&self.serve_words);
+        serve.arg(pool).arg(format!("--listen=unix:{}", socket.shown())).args(&self.serve_words);
         let pid = site.start(&mut serve, NAME)?;
         site.wait_until(pid, NAME, || socket.exists())?;
-        Ok(format!("nbd+unix:///{VOLUME}?socket={}", socket.display()))
+        Ok(format!("nbd+unix:///{VOLUME}?socket={}", socket.shown()))
     }
 }
 

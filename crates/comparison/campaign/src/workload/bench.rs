@@ -11,6 +11,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::{parse_duration, parse_size};
 use gemelo_figures::name_parts;
 use gemelo_job::JobOptions;
@@ -247,11 +248,11 @@ struct JobFile {
 
 impl Action for JobFile {
     fn description(&self) -> String {
-        format!("jobs of {}", self.path.display())
+        format!("jobs of {}", self.path.shown())
     }
 
     fn missing(&self) -> Option<String> {
-        (!self.path.is_file()).then(|| format!("the job file {} is missing", self.path.display()))
+        (!self.path.is_file()).then(|| format!("the job file {} is missing", self.path.shown()))
     }
 
     fn accepts(&self, _place: PlaceKind) -> bool {

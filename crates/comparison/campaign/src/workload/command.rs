@@ -7,6 +7,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
+use gemelo_base::text_of_name;
 use gemelo_record::{Better, Stats};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -85,9 +86,7 @@ fn result_files(results: &Path) -> Result<BTreeSet<PathBuf>, StepError> {
 /// Adds the figures of a result file. Those of other files than `$RESULT` have the name of the file
 /// in front. A file in another format stays beside the record, with a warning.
 fn take_over(measured: &mut Measured, file: &Path, result: &Path) {
-    let name = |part: Option<&std::ffi::OsStr>| {
-        part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default()
-    };
+    let name = |part: Option<&std::ffi::OsStr>| part.map(text_of_name).unwrap_or_default();
     match gemelo_figures::read(file) {
         Ok(raw) => {
             let prefix = (file != result).then(|| name(file.file_stem()));

@@ -8,6 +8,7 @@ use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
 use gemelo_base::units::parse_duration;
+use gemelo_base::{ShowPath as _, text_of_name};
 use gemelo_job::Sweep;
 use gemelo_job::filebench::FilebenchOptions;
 use std::path::PathBuf;
@@ -47,13 +48,13 @@ impl Filebench {
 
 impl Action for Filebench {
     fn description(&self) -> String {
-        let script = self.script.file_name().unwrap_or_default().to_string_lossy();
+        let script = text_of_name(self.script.file_name().unwrap_or_default());
         let words = self.options.iter().filter_map(JobOption::word).collect::<Vec<_>>().join(" ");
         format!("Filebench script {script} {words}").trim_end().to_owned()
     }
 
     fn missing(&self) -> Option<String> {
-        (!self.script.is_file()).then(|| format!("the script {} is missing", self.script.display()))
+        (!self.script.is_file()).then(|| format!("the script {} is missing", self.script.shown()))
     }
 
     fn accepts(&self, place: PlaceKind) -> bool {

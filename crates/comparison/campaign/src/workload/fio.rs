@@ -8,7 +8,9 @@ use crate::result;
 use crate::system;
 use crate::target::{Place, PlaceKind};
 use gemelo_base::units::parse_duration;
-use std::path::PathBuf;
+use gemelo_base::{ShowPath as _, text_of_name};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -44,10 +46,17 @@ impl Fio {
     }
 }
 
+/// Returns an option with a path, byte for byte.
+fn option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(path);
+    option
+}
+
 impl Action for Fio {
     fn description(&self) -> String {
         let file = self.file.as_ref().and_then(|file| file.file_name());
-        let file = file.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let file = file.map(text_of_name).unwrap_or_default();
         let words = self.options.iter().map(|(name, value)| format!("{name}={value}"));
         let words = words.collect::<Vec<_>>().join(" ");
         format!("fio {file} {words}").split_whitespace().collect::<Vec<_>>().join(" ")
@@ -55,7 +64,7 @@ impl Action for Fio {
 
     fn missing(&self) -> Option<String> {
         let file = self.file.as_ref().filter(|file| !file.is_file());
-        let missing = file.map(|file| format!("the job file {} is missing", file.display()));
+        let missing = file.map(|file| format!("the job file {} is missing", file.shown()));
         missing.or_else(|| system::missing(&["fio"], false, &[]))
     }
 
@@ -84,11 +93,11 @@ impl Action for Fio {
         let mut command = Command::new("fio");
         command.envs(stage.environment());
         command.arg("--output-format=json+");
-        command.arg(format!("--output={}", stage.site.results.join(&file).display()));
+        command.arg(option("--output=", &stage.site.results.join(&file)));
         command.arg(format!("--randseed={}", stage.site.seed));
         match &stage.place {
-            Place::Directory(path) => command.arg(format!("--directory={}", path.display())),
-            Place::Device(path) => command.arg(format!("--filename={}", path.display())),
+            Place::Directory(path) => command.arg(option("--directory=", path)),
+            Place::Device(path) => command.arg(option("--filename=", path)),
             Place::Uri(uri) => command.args(["--ioengine=nbd".to_owned(), format!("--uri={uri}")]),
         };
         if self.file.is_none() {

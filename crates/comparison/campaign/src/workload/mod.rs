@@ -72,7 +72,7 @@ impl Stage<'_, '_> {
     /// Returns the variables of the environment by which commands of the user learn of the run.
     pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = self.site.environment();
-        variables.push(("PLACE", self.place.uri().into()));
+        variables.push(("PLACE", self.place.uri()));
         variables
     }
 }

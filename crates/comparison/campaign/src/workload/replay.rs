@@ -7,6 +7,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::{Place, PlaceKind};
+use gemelo_base::{ShowPath as _, text_of_name};
 use gemelo_job::replay::ReplayJobOptions;
 use std::path::PathBuf;
 
@@ -39,14 +40,14 @@ pub(super) fn read(
 impl Action for Replay {
     fn description(&self) -> String {
         let names = self.traces.iter().filter_map(|path| path.file_name());
-        let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+        let names: Vec<_> = names.map(text_of_name).collect();
         let speed = job_options::value_of(&self.options, "speed").unwrap_or("1");
         format!("replay of {} at speed {speed}", names.join(", "))
     }
 
     fn missing(&self) -> Option<String> {
         let missing = self.traces.iter().find(|path| !path.is_file())?;
-        Some(format!("the trace {} is missing", missing.display()))
+        Some(format!("the trace {} is missing", missing.shown()))
     }
 
     fn accepts(&self, _place: PlaceKind) -> bool {
@@ -61,7 +62,7 @@ impl Action for Replay {
 
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
         let target = match &stage.place {
-            Place::Directory(path) => path.join("replay.data").display().to_string(),
+            Place::Directory(path) => path.join("replay.data").into(),
             other => other.uri(),
         };
         let mut command = stage.site.gemelo(&["replay"]);

@@ -58,7 +58,8 @@ impl Action for Suite {
     }
 
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
-        let mut command = stage.site.gemelo(&["suite", "--target", &stage.place.uri()]);
+        let mut command = stage.site.gemelo(&["suite", "--target"]);
+        command.arg(stage.place.uri());
         command.args(self.options.iter().filter_map(JobOption::word));
         command.args(&self.hosts);
         command.args(job_options::seeds(&self.options, stage.site.seed));

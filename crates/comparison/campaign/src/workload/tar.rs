@@ -7,6 +7,7 @@ use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::system;
 use crate::target::{Place, PlaceKind};
+use gemelo_base::ShowPath as _;
 use gemelo_record::{Better, Stats};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,8 +41,8 @@ pub(super) fn read(
 impl Action for Tar {
     fn description(&self) -> String {
         match &self.source {
-            Source::Archive(path) => format!("tar x of {}", path.display()),
-            Source::Tree(path) => format!("tar x of the tree {}", path.display()),
+            Source::Archive(path) => format!("tar x of {}", path.shown()),
+            Source::Tree(path) => format!("tar x of the tree {}", path.shown()),
         }
     }
 
@@ -50,7 +51,7 @@ impl Action for Tar {
             Source::Archive(path) => (path, path.is_file()),
             Source::Tree(path) => (path, path.is_dir()),
         };
-        let missing = (!exists).then(|| format!("{} is missing", path.display()));
+        let missing = (!exists).then(|| format!("{} is missing", path.shown()));
         missing.or_else(|| system::missing(&["tar"], false, &[]))
     }
 

@@ -8,6 +8,7 @@ pub(crate) use hosts::host_label;
 
 use crate::document::{Compared, Document, Item, Section};
 use crate::{PageError, accesses, origin, written};
+use gemelo_base::ShowPath as _;
 use gemelo_figures::{Kind, RawResult};
 use gemelo_record::Provenance;
 use std::path::{Path, PathBuf};
@@ -91,8 +92,8 @@ fn subtitle(first: Option<&Provenance>, names: &[String], are_saved: bool) -> St
 
 /// Returns the name of a file without its directory.
 fn file_name(path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    gemelo_base::units::format_line(&name.unwrap_or_else(|| path.display().to_string()))
+    let name = path.file_name().map(gemelo_base::text_of_name);
+    gemelo_base::units::format_line(&name.unwrap_or_else(|| path.shown().to_string()))
 }
 
 fn add_origin(section: &mut Section, path: &Path, raw: &RawResult, is_one_of_several: bool) {

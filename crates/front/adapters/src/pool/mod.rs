@@ -7,6 +7,7 @@ mod volume;
 
 pub use error::PoolTargetError;
 
+use gemelo_base::name_of_text;
 use gemelo_place::{PoolPlace, VolumePath};
 use gemelo_target::{Adapter, AdapterError, Storage, TargetError, TargetUri};
 use gemelo_volume::{Pool, Tuning};
@@ -20,7 +21,7 @@ pub struct PoolVolume(pub VolumePath);
 
 impl PoolVolume {
     fn parse(place: &str) -> Result<Self, PoolTargetError> {
-        let path = place.parse();
+        let path = VolumePath::from_os_text(&name_of_text(place));
         path.map(Self).map_err(|_| PoolTargetError::Shape { place: place.to_owned() })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::VhostDeviceError;
 use super::queue::{VhostPlace, VhostQueue};
+use gemelo_base::ShowPath as _;
 use gemelo_target::{
     AtStart, LABEL_BYTES, PlaceAccess, PlaceLayout, PlannedTarget, Queue, QueueOptions, Storage,
     Target, TargetError,
@@ -54,7 +55,7 @@ impl Storage for DeviceStorage {
         }
         let (queues, wanted) = (driver.max_queues(), layout.all_places());
         if wanted as usize > queues {
-            let socket = self.socket.display().to_string();
+            let socket = self.socket.shown().to_string();
             return Err(VhostDeviceError::Queues { socket, queues, wanted }.into());
         }
         if layout.access == PlaceAccess::Create && !layout.force {
@@ -126,7 +127,7 @@ impl PlannedTarget for DeviceTarget {
 
 impl Target for DeviceTarget {
     fn place(&self, _process: u32) -> String {
-        format!("vhost-user:{}", self.socket.display())
+        format!("vhost-user:{}", self.socket.shown())
     }
 
     fn holds_data(&self) -> bool {

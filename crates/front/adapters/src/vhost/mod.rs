@@ -7,8 +7,8 @@ mod queue;
 pub use error::VhostDeviceError;
 
 use device::DeviceStorage;
+use gemelo_base::name_of_text;
 use gemelo_target::{Adapter, Storage, TargetError, TargetUri};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Opens vhost-user-blk devices as targets, as the driver of a guest does.
@@ -29,6 +29,6 @@ impl Adapter for VhostAdapter {
         if place.is_empty() {
             return Err(VhostDeviceError::NoSocket.into());
         }
-        Ok(Arc::new(DeviceStorage { socket: PathBuf::from(place) }))
+        Ok(Arc::new(DeviceStorage { socket: name_of_text(place).into() }))
     }
 }

@@ -6,6 +6,7 @@ use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::files;
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Parser};
+use gemelo_base::ShowPath as _;
 use gemelo_job::dedisbench::{DedisbenchError, DedisbenchJob};
 
 /// Translate a DEDISbench command line to a `gemelo bench` command, print it, and run it.
@@ -53,7 +54,7 @@ fn read(words: &[String]) -> anyhow::Result<DedisbenchJob> {
     let job = DedisbenchJob::of_words(words).or_bad_input()?;
     let Some(path) = job.configuration().map(ToOwned::to_owned) else { return Ok(job) };
     let text = files::read_text(&path)?;
-    let path = path.display();
+    let path = path.shown();
     job.with_configuration(&text).map_err(|error| match error {
         DedisbenchError::Line { line, message } => bad_input(anyhow!("{path}:{line}: {message}")),
         other => bad_input(anyhow!("{path}: {other}")),

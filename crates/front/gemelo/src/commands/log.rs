@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use anyhow::Context as _;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_load::{LogError, LogRecord, read_log};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -30,7 +31,7 @@ fn row(out: &mut impl Write, record: &LogRecord, is_first: bool) -> std::io::Res
 }
 
 pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<Outcome> {
-    let name = || arguments.file.display().to_string();
+    let name = || arguments.file.shown().to_string();
     let file = File::open(&arguments.file)
         .with_context(|| format!("cannot read {}", name()))
         .or_bad_input()?;

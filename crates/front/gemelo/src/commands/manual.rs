@@ -8,6 +8,7 @@ use crate::files;
 use anyhow::Context as _;
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
+use gemelo_base::ShowPath as _;
 use std::path::PathBuf;
 
 /// Write the manual pages: gemelo.1, and one page for each command.
@@ -31,14 +32,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let mut pages = Vec::new();
     render(&command, &mut pages)?;
     std::fs::create_dir_all(directory)
-        .with_context(|| format!("cannot create the directory {}", directory.display()))
+        .with_context(|| format!("cannot create the directory {}", directory.shown()))
         .or_bad_input()?;
     let paths = pages.iter().map(|(name, _)| directory.join(name)).collect::<Vec<_>>();
     files::check_all_new(paths.iter().map(PathBuf::as_path), *force)?;
     for (path, (_, text)) in paths.iter().zip(&pages) {
         files::write_whole(path, *force, text)?;
     }
-    context.print(&format!("{}: {} manual pages\n", directory.display(), pages.len()))?;
+    context.print(&format!("{}: {} manual pages\n", directory.shown(), pages.len()))?;
     Ok(Outcome::Done)
 }
 

@@ -6,6 +6,7 @@ use crate::files;
 use crate::report_option::write_page;
 use anyhow::anyhow;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_page::Report;
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
                 return Err(bad_input(anyhow!(
                     "{} is a directory: give the directory of one campaign and nothing else, or \
                      result files",
-                    directory.display()
+                    directory.shown()
                 )));
             }
             None => Report::of_results(files)?,

@@ -8,6 +8,7 @@ use crate::values::{OnOff, inline_overload_parser, io_mode_parser, pool_place_pa
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::DailyWindow;
+use gemelo_base::ShowPath as _;
 use gemelo_base::memory::keep_little;
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_device::{FrontEnd, Memory, SocketAccess};
@@ -231,7 +232,7 @@ impl Arguments {
             }
             (PoolPlace::Directory(path), Some(_)) => {
                 let why = "a pool in a directory is locked without a lease";
-                return Err(bad_input(anyhow!("{}: leave out --lease: {why}", path.display())));
+                return Err(bad_input(anyhow!("{}: leave out --lease: {why}", path.shown())));
             }
             (place, None) => place,
         })

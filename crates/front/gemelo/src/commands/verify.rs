@@ -7,13 +7,14 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_count;
 use gemelo_fleet::HostEnd;
-use gemelo_job::bench::{BEGUN_SCHEMA, BegunFile, JobInput, SCHEMA};
+use gemelo_job::bench::{BEGUN_SCHEMA, JobInput, SCHEMA};
 use gemelo_job::target_of;
 use gemelo_job::verify::{Verified, VerifyError, verify, verify_begun};
-use gemelo_load::RunResult;
-use gemelo_record::{HostsFile, ResultFileError};
+use gemelo_load::{History, RunResult};
+use gemelo_record::{HostsFile, ResultFile, ResultFileError};
 use gemelo_target::TargetUri;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -46,7 +47,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let file = file.or_bad_input()?;
     if let Some(fleet) = arguments.hosts.fleet()? {
-        return on_hosts(&fleet, file, arguments.target.as_ref(), context);
+        return on_hosts(&fleet, file, arguments.target.as_ref(), context, |file, target| {
+            Task::Verify { file, target }
+        });
     }
     let checked = verify(&file.file, arguments.target.clone(), &context.job_environment());
     finish(checked, arguments, context)
@@ -54,20 +57,41 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 
 /// Checks what a run wrote that was killed.
 fn of_killed(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    if arguments.hosts.are_given() {
+    let result = &arguments.result;
+    let file =
+        gemelo_record::read_hosts_result::<Vec<JobInput>, Option<History>>(result, BEGUN_SCHEMA)
+            .or_bad_input()?;
+    let fleet = arguments.hosts.fleet()?;
+    if fleet.is_some() && file.hosts.is_empty() {
         return Err(bad_input(anyhow!(
             "{} is of a run on one host that was killed: leave out --hosts",
-            arguments.result.display()
+            result.shown()
         )));
     }
-    let file: BegunFile =
-        gemelo_record::read_result(&arguments.result, BEGUN_SCHEMA).or_bad_input()?;
     context.monitor.warn(
         "the run was killed: each block is checked for any content that the run wrote there, and \
          not for the newest",
     );
-    let checked = verify_begun(&file, arguments.target.clone(), &context.job_environment());
-    finish(checked, arguments, context)
+    if let Some(fleet) = fleet {
+        return on_hosts(&fleet, file, arguments.target.as_ref(), context, |file, target| {
+            Task::VerifyKilled { file, target }
+        });
+    }
+    let target = arguments.target.as_ref();
+    if file.hosts.is_empty() {
+        let checked = verify_begun(&file.file, target.cloned(), &context.job_environment());
+        return finish(checked, arguments, context);
+    }
+    let mut outcome = Outcome::Done;
+    for host in &file.hosts {
+        let begun = host.file.as_ref().ok_or_else(|| anyhow!("host {} has no result", host.host));
+        let target = target.map(|target| target_of(target, &host.host, host.index));
+        let checked = verify_begun(begun.or_bad_input()?, target, &context.job_environment());
+        if finish(checked, arguments, context)? != Outcome::Done {
+            outcome = Outcome::Partial;
+        }
+    }
+    Ok(outcome)
 }
 
 fn finish(
@@ -77,9 +101,7 @@ fn finish(
 ) -> anyhow::Result<Outcome> {
     let checked = match checked {
         Err(error @ (VerifyError::NothingKept | VerifyError::OtherHistory)) => {
-            return Err(error)
-                .with_context(|| arguments.result.display().to_string())
-                .or_bad_input();
+            return Err(error).with_context(|| arguments.result.shown().to_string()).or_bad_input();
         }
         other => other?,
     };
@@ -92,11 +114,12 @@ fn finish(
 }
 
 /// Has each host check its part.
-fn on_hosts(
+fn on_hosts<Measured>(
     fleet: &Fleet,
-    file: HostsFile<Vec<JobInput>, Vec<RunResult>>,
+    file: HostsFile<Vec<JobInput>, Measured>,
     target: Option<&TargetUri>,
     context: &Context,
+    task: impl Fn(Box<ResultFile<Vec<JobInput>, Measured>>, Option<TargetUri>) -> Task,
 ) -> anyhow::Result<Outcome> {
     let (names, count) = (fleet.names(), file.hosts.len());
     if names.len() != count {
@@ -108,7 +131,7 @@ fn on_hosts(
     let tasks = names.iter().zip(file.hosts).map(|(name, host)| {
         let result = host.file.ok_or_else(|| anyhow!("host {name} has no result"));
         let target = target.map(|target| target_of(target, name, host.index));
-        result.map(|file| Task::Verify { file: Box::new(file), target }).or_bad_input()
+        result.map(|file| task(Box::new(file), target)).or_bad_input()
     });
     let tasks = tasks.collect::<anyhow::Result<Vec<Task>>>()?;
     let mut is_right = true;

@@ -3,6 +3,7 @@
 //! Libraries do not know the options of the command line. They return typed errors, and this module
 //! names the option that helps.
 
+use gemelo_base::{ShowPath as _, text_of_name};
 use gemelo_disk::{DiskError, PoolPart};
 use gemelo_serve::{Remedy, RequestFailure, TransferError};
 use gemelo_target::TargetError;
@@ -94,14 +95,14 @@ fn of_disk(error: &DiskError) -> Option<Advice> {
 /// Names the volume that was meant: a path in a pool's directory is often a target without `pool:`.
 fn of_pool(path: &Path, part: &PoolPart) -> Advice {
     let name = path.file_name().filter(|_| !path.exists());
-    let volume = name.map_or("VOLUME".into(), |name| name.to_string_lossy());
+    let volume = name.map_or("VOLUME".into(), text_of_name);
     let target = match (part, path.parent()) {
-        (PoolPart::Directory, _) => format!("pool:{}/VOLUME", path.display()),
+        (PoolPart::Directory, _) => format!("pool:{}/VOLUME", path.shown()),
         (PoolPart::FileIn(_), Some(pool)) if !path.is_symlink() => {
             let pool = if pool.as_os_str().is_empty() { Path::new(".") } else { pool };
-            format!("pool:{}/{volume}", pool.display())
+            format!("pool:{}/{volume}", pool.shown())
         }
-        (PoolPart::FileIn(pool), _) => format!("pool:{}/VOLUME", pool.display()),
+        (PoolPart::FileIn(pool), _) => format!("pool:{}/VOLUME", pool.shown()),
         (PoolPart::Disk, _) => "pool:DIR/VOLUME".to_owned(),
     };
     format!("give {target} as target for a volume of it, or another place").into()

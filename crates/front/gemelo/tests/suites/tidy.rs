@@ -134,6 +134,27 @@ fn every_crate_reads_time_and_chance_from_base_only() {
     }
 }
 
+/// `thiserror` shows a path that a message names with replacement characters, which clippy does not
+/// see: `path = path.shown()` behind the message shows it byte for byte.
+#[test]
+fn errors_show_paths_byte_for_byte() {
+    let mut lossy = Vec::new();
+    let sources = files(&root().join("crates"), ".rs");
+    for path in sources.into_iter().filter(|path| !path.ends_with("tests/suites/tidy.rs")) {
+        for part in read(&path).split("#[error(").skip(1) {
+            let Some((message, item)) = part.split_once(")]") else { continue };
+            for (at, _) in item.match_indices(": PathBuf") {
+                let name = item[..at].rsplit([' ', '(']).next().unwrap();
+                let is_named = message.contains(&format!("{{{name}}}"));
+                if is_named && !message.contains(&format!("{name} = {name}.shown()")) {
+                    lossy.push(format!("{}: {message}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(lossy.is_empty(), "{}", lossy.join("\n"));
+}
+
 #[test]
 fn documents_that_users_look_for_are_there() {
     for name in [

@@ -3,8 +3,10 @@
 //! parameter `tls-certificates=DIR`. The parameter `tls-hostname=NAME` gives the name in the
 //! server's certificate, if it is not the host's.
 
-use gemelo_base::Classified;
+use gemelo_base::{Classified, name_of_text};
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 use thiserror::Error;
@@ -87,8 +89,9 @@ fn parse(text: &str) -> Result<NbdUri, &'static str> {
         _ => return Err(SHAPE),
     };
     let tls = if is_encrypted {
-        let certificates = parameters.take("tls-certificates").ok_or(UNCERTIFIED)?.into();
-        Some(UriTls { certificates, hostname: parameters.take("tls-hostname") })
+        let certificates = parameters.take("tls-certificates").ok_or(UNCERTIFIED)?;
+        let hostname = parameters.take("tls-hostname").map(text_of).transpose()?;
+        Some(UriTls { certificates: OsString::from_vec(certificates).into(), hostname })
     } else {
         None
     };
@@ -96,19 +99,19 @@ fn parse(text: &str) -> Result<NbdUri, &'static str> {
 }
 
 /// The parameters after the question mark that were not processed yet.
-struct Parameters(Vec<(String, String)>);
+struct Parameters(Vec<(String, Vec<u8>)>);
 
 impl Parameters {
     fn parse(query: &str) -> Result<Self, &'static str> {
         let parts = query.split('&').filter(|part| !part.is_empty());
         let pairs = parts.map(|part| {
             let (key, value) = part.split_once('=').ok_or(PARAMETER)?;
-            Ok((key.to_owned(), percent_decoded(value)?))
+            Ok((key.to_owned(), percent_decoded_bytes(value)?))
         });
         pairs.collect::<Result<_, _>>().map(Self)
     }
 
-    fn take(&mut self, wanted: &str) -> Option<String> {
+    fn take(&mut self, wanted: &str) -> Option<Vec<u8>> {
         let at = self.0.iter().position(|(key, _)| key == wanted)?;
         Some(self.0.swap_remove(at).1)
     }
@@ -127,14 +130,23 @@ fn parse_host(authority: &str) -> Result<ServerAddress, &'static str> {
     if host.is_empty() { Err(SHAPE) } else { Ok(ServerAddress::Tcp(percent_decoded(host)?, port)) }
 }
 
-fn parse_socket(path: Option<String>) -> Result<ServerAddress, &'static str> {
+fn parse_socket(path: Option<Vec<u8>>) -> Result<ServerAddress, &'static str> {
     let path = path.filter(|path| !path.is_empty()).ok_or(SHAPE)?;
-    Ok(ServerAddress::Unix(path.into()))
+    Ok(ServerAddress::Unix(OsString::from_vec(path).into()))
 }
 
 fn percent_decoded(text: &str) -> Result<String, &'static str> {
+    text_of(percent_decoded_bytes(text)?)
+}
+
+fn text_of(bytes: Vec<u8>) -> Result<String, &'static str> {
+    String::from_utf8(bytes).map_err(|_| PERCENT)
+}
+
+/// A path need not be UTF-8: its other bytes have percent signs, or the form of [`name_of_text`].
+fn percent_decoded_bytes(text: &str) -> Result<Vec<u8>, &'static str> {
     let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
+    let mut bytes = name_of_text(text).into_vec().into_iter();
     while let Some(byte) = bytes.next() {
         if byte != b'%' {
             decoded.push(byte);
@@ -144,13 +156,13 @@ fn percent_decoded(text: &str) -> Result<String, &'static str> {
             || bytes.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(PERCENT);
         decoded.push((digit()? << 4 | digit()?) as u8);
     }
-    String::from_utf8(decoded).map_err(|_| PERCENT)
+    Ok(decoded)
 }
 
-fn percent_encoded(text: &str) -> String {
+fn percent_encoded(text: &[u8]) -> String {
     use fmt::Write;
     let mut encoded = String::new();
-    for byte in text.bytes() {
+    for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-._~/:@".contains(&byte) {
             encoded.push(byte.into());
         } else {
@@ -163,7 +175,7 @@ fn percent_encoded(text: &str) -> String {
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = percent_encoded(&self.name);
+        let name = percent_encoded(self.name.as_bytes());
         let scheme = if self.tls.is_some() { "nbds" } else { "nbd" };
         let mut parameters = Vec::new();
         match &self.server {
@@ -172,17 +184,18 @@ impl fmt::Display for NbdUri {
                 write!(
                     formatter,
                     "{scheme}://{open}{}{close}:{port}/{name}",
-                    percent_encoded(host)
+                    percent_encoded(host.as_bytes())
                 )?;
             }
             ServerAddress::Unix(path) => {
                 write!(formatter, "{scheme}+unix:///{name}")?;
-                parameters.push(("socket", path.to_string_lossy()));
+                parameters.push(("socket", path.as_os_str().as_bytes()));
             }
         }
         if let Some(tls) = &self.tls {
-            parameters.push(("tls-certificates", tls.certificates.to_string_lossy()));
-            parameters.extend(tls.hostname.as_deref().map(|name| ("tls-hostname", name.into())));
+            parameters.push(("tls-certificates", tls.certificates.as_os_str().as_bytes()));
+            parameters
+                .extend(tls.hostname.as_deref().map(|name| ("tls-hostname", name.as_bytes())));
         }
         for (at, (key, value)) in parameters.iter().enumerate() {
             let mark = if at == 0 { '?' } else { '&' };
@@ -219,6 +232,9 @@ mod tests {
         let server = ServerAddress::Unix("/tmp/a b".into());
         assert_eq!(uri, NbdUri { server, name: "disk".into(), tls: None });
         assert_eq!(uri.to_string(), "nbd+unix:///disk?socket=/tmp/a%20b");
+        let bytes = "nbd+unix:///disk?socket=/tmp/caf%E9";
+        assert_eq!(bytes.replace("%E9", "\\xe9").parse::<NbdUri>().unwrap().to_string(), bytes);
+        assert_eq!(bytes.parse::<NbdUri>().unwrap().to_string(), bytes);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::socket::Socket;
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use gemelo_device::{MadeSocket, SocketAccess, listen_at_file};
 use std::fmt;
 use std::io;
@@ -65,7 +66,7 @@ fn parse_name(text: &str) -> Option<ListenAddress> {
 impl fmt::Display for ListenAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.shown()),
             Self::Tcp(address) => write!(formatter, "tcp:{address}"),
             Self::Name(name, port) => write!(formatter, "tcp:{name}:{port}"),
         }

@@ -11,6 +11,7 @@ use file::{
     switch, window, window_text,
 };
 use gemelo_base::DailyWindow;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_disk::IoMode;
 use gemelo_place::PoolPlace;
@@ -114,7 +115,7 @@ impl Settings {
             let text = match place.directory() {
                 Some(path) => format!(
                     "{}: {error}: correct the file, or remove it to have the defaults",
-                    path.join(FILE).display()
+                    path.join(FILE).shown()
                 ),
                 None => format!("the settings of {place}: {error}"),
             };
@@ -127,7 +128,7 @@ impl Settings {
             Ok(None) => Ok(Self::default()),
             Err(error) if error.kind() != io::ErrorKind::InvalidData => {
                 let text = match place.directory() {
-                    Some(path) => format!("cannot read {}: {error}", path.join(FILE).display()),
+                    Some(path) => format!("cannot read {}: {error}", path.join(FILE).shown()),
                     None => format!("cannot read the settings of {place}: {error}"),
                 };
                 Err(RequestFailure::refused(text))
@@ -158,7 +159,7 @@ impl Settings {
         if path.symlink_metadata().is_ok() {
             let text = format!(
                 "'{}' exists already: it would change the new pool; remove it",
-                path.display()
+                path.shown()
             );
             return Err(RequestFailure::refused(text));
         }
@@ -166,7 +167,7 @@ impl Settings {
             return Ok(());
         }
         let failed =
-            |error: &dyn std::error::Error| RequestFailure::of(&path.display().to_string(), error);
+            |error: &dyn std::error::Error| RequestFailure::of(&path.shown().to_string(), error);
         let text = toml::to_string(self).map_err(|error| failed(&error))?;
         let mut file = OpenOptions::new()
             .write(true)

@@ -10,6 +10,7 @@ pub use queue::{DriverQueue, DriverRequest, Finished};
 
 use crate::config::{self, MAX_QUEUE_SIZE, MAX_QUEUES, SECTOR_BYTES};
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use layout::Layout;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::collections::BTreeSet;
@@ -56,7 +57,7 @@ const FEATURES: u64 = config::READ_ONLY
 pub enum DriverError {
     /// The socket cannot be connected to.
     #[kind(source, untouched)]
-    #[error("cannot connect to {}", path.display())]
+    #[error("cannot connect to {}", path.shown())]
     Connect {
         /// The socket.
         path: PathBuf,
@@ -65,7 +66,7 @@ pub enum DriverError {
     },
     /// A message had no good answer.
     #[kind(Failed)]
-    #[error("{} did not answer as a vhost-user-blk device does ({what}): {reason}", path.display())]
+    #[error("{} did not answer as a vhost-user-blk device does ({what}): {reason}", path.shown())]
     Answer {
         /// The socket.
         path: PathBuf,
@@ -76,7 +77,7 @@ pub enum DriverError {
     },
     /// The device lacks something that the driver needs.
     #[kind(BadInput)]
-    #[error("the device at {} lacks {what}", path.display())]
+    #[error("the device at {} lacks {what}", path.shown())]
     Lacks {
         /// The socket.
         path: PathBuf,

@@ -1,6 +1,7 @@
 //! The reasons why a run is refused or ends early.
 
 use crate::sources::SourceError;
+use gemelo_base::ShowPath as _;
 use gemelo_base::{Classified, FailureKind};
 use std::path::PathBuf;
 use thiserror::Error;
@@ -11,7 +12,7 @@ pub enum WorkloadError {
     /// The directory of a fileset exists and is not empty, and the script does not reuse it.
     #[error(
         "{} exists, and the script does not say 'reuse'",
-        path.display()
+        path.shown()
     )]
     Exists {
         /// Directory of the fileset.
@@ -20,7 +21,7 @@ pub enum WorkloadError {
     /// A fileset is outside of the directory that contains all files.
     #[error(
         "the fileset '{fileset}' is at {}, outside of {}: change its path",
-        path.display(), dir.display()
+        path.shown(), dir.shown()
     )]
     Outside {
         /// Name of the fileset.
@@ -33,7 +34,7 @@ pub enum WorkloadError {
     /// The path of a fileset is a device.
     #[error(
         "{} is a device: only files of a file system are supported; use `gemelo bench` for devices",
-        path.display()
+        path.shown()
     )]
     Device {
         /// Path of the device.
@@ -51,7 +52,7 @@ pub enum WorkloadError {
         source: SourceError,
     },
     /// An operation on a file or directory failed.
-    #[error("cannot {what} {}", path.display())]
+    #[error("cannot {what} {}", path.shown())]
     Path {
         /// Operation that failed, as a verb.
         what: &'static str,
@@ -75,7 +76,7 @@ pub enum WorkloadError {
         source: Option<std::io::Error>,
     },
     /// A thread could not be started.
-    #[error("cannot start a thread")]
+    #[error("cannot start a thread: {}", gemelo_base::threads::REFUSED)]
     Thread(#[source] std::io::Error),
     /// A shell could not be started.
     #[error("cannot run '{command}'")]

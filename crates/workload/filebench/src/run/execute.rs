@@ -13,6 +13,7 @@ use crate::model::{FilesetSpec, Step, WorkloadPlan};
 use crate::script::Program;
 use crate::script::syntax::QuitMode;
 use crate::sources::{Distributions, SourceSpec, Surroundings, find, open};
+use gemelo_base::ShowPath as _;
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Clock, Monitor, StartLine, StopFlag, SystemClock};
 use std::path::{Component, Path};
@@ -426,7 +427,7 @@ impl Executor<'_> {
 fn fileset_result(fileset: &Fileset, filled: Filled, source: Option<String>) -> FilesetResult {
     FilesetResult {
         name: fileset.spec.name.clone(),
-        path: fileset.root.display().to_string(),
+        path: fileset.root.shown().to_string(),
         entries: fileset.spec.entries,
         files_made: filled.files,
         planned_bytes: fileset.layout.bytes,

@@ -5,6 +5,7 @@ use super::error::WorkloadError;
 use super::worker::{Done, Flow, Worker};
 use crate::model::{Flowop, HandleSlot};
 use gemelo_base::Clock;
+use gemelo_base::ShowPath as _;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -139,7 +140,7 @@ impl Worker {
             Ok(handle) => handle,
             Err(error) => {
                 fileset.files.release(file);
-                let what = format!("open {}", fileset.path_of(entry).display());
+                let what = format!("open {}", fileset.path_of(entry).shown());
                 return Err(self.failure(&flowop.name, &what, Some(error)));
             }
         };
@@ -261,7 +262,7 @@ impl Worker {
         }
         fileset.files.release_deleted(file);
         if let Err(error) = result {
-            let what = format!("delete {}", fileset.path_of(entry).display());
+            let what = format!("delete {}", fileset.path_of(entry).shown());
             return Err(self.failure(&flowop.name, &what, Some(error)));
         }
         self.ended(flowop, begin_ns, 0);
@@ -290,7 +291,7 @@ impl Worker {
         });
         fileset.files.release(file);
         if let Err(error) = result {
-            let what = format!("stat {}", fileset.path_of(entry).display());
+            let what = format!("stat {}", fileset.path_of(entry).shown());
             return Err(self.failure(&flowop.name, &what, Some(error)));
         }
         self.ended(flowop, begin_ns, 0);
@@ -351,7 +352,7 @@ impl Worker {
         if let Err(error) = fileset.with_entry(entry, act) {
             fileset.leaf_dirs.release(directory);
             let verb = if makes { "make" } else { "remove" };
-            let what = format!("{verb} {}", fileset.path_of(entry).display());
+            let what = format!("{verb} {}", fileset.path_of(entry).shown());
             return Err(self.failure(&flowop.name, &what, Some(error)));
         }
         if makes {

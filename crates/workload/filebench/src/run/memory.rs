@@ -140,6 +140,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn direct_operations_get_aligned_places() {
+        let mut random = Random::new(7);
+        for (bytes, size) in [(1 << 20, 512), (1 << 20, 4096), (0, 512), (8192, 1 << 16)] {
+            let mut memory = ThreadMemory::new(bytes, 0, 0);
+            let mut places = std::collections::HashSet::new();
+            for _ in 0..100 {
+                let start = memory.place(size, true, &mut random);
+                let address = memory.part(start, size).as_ptr();
+                assert_eq!(address.align_offset(ALIGNMENT), 0, "{bytes} {size}");
+                places.insert(start);
+            }
+            assert_eq!(places.len() > 10, bytes == 1 << 20, "{bytes} {size}");
+        }
+    }
+
+    #[test]
     fn buffers_of_any_size_are_aligned() {
         let mut buffer = AlignedBuffer::default();
         assert!(buffer.bytes().is_empty() && buffer.bytes_mut().is_empty());

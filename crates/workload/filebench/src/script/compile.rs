@@ -14,6 +14,7 @@ use super::syntax::{At, Command, Expression, StatsAction};
 use super::values::Value;
 use crate::model::{Step, WorkloadPlan};
 use crate::script::syntax::QuitMode;
+use gemelo_base::ShowPath as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -220,7 +221,7 @@ impl Compiler<'_> {
 fn describe(fileset: &crate::model::FilesetSpec) -> String {
     format!(
         "{}/{}: mean size {:.0}, {} entries, mean dir width {:.0}",
-        fileset.path.display(),
+        fileset.path.shown(),
         fileset.name,
         fileset.size.mean(),
         fileset.entries,

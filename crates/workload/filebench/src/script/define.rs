@@ -11,8 +11,8 @@ use super::values::Value;
 use crate::chance::{Law, RandomVariable};
 use crate::model::{FilesetSpec, ProcessSpec, Quantity, ThreadSpec, WorkloadPlan};
 use crate::sources::SourceSpec;
+use gemelo_base::name_of_text;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Most threads of all processes together. Each is a thread of this program.
@@ -144,7 +144,7 @@ fn fileset(definition: &FilesetDefinition, scope: &Scope<'_>) -> Parsed<FilesetS
         return Err(Fault::new(at, message));
     }
     Ok(FilesetSpec {
-        path: PathBuf::from(attributes.required_text("path", what)?),
+        path: name_of_text(&attributes.required_text("path", what)?).into(),
         at,
         is_file: definition.is_file,
         entries,

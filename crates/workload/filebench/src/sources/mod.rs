@@ -11,6 +11,7 @@ mod two_symbols;
 mod tests;
 
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 pub use two_symbols::METHODS;
 
 use gemelo_content::{ContentError, Distribution};
@@ -69,7 +70,7 @@ pub enum SourceError {
         reason: String,
     },
     /// Reading the sample failed.
-    #[error("cannot read the sample {}", path.display())]
+    #[error("cannot read the sample {}", path.shown())]
     Sample {
         /// Path of the sample.
         path: PathBuf,
@@ -77,7 +78,7 @@ pub enum SourceError {
         source: std::io::Error,
     },
     /// The sample is empty or too large.
-    #[error("the sample {} has {bytes} bytes; it must have from 1 byte to 1 GiB", path.display())]
+    #[error("the sample {} has {bytes} bytes; it must have from 1 byte to 1 GiB", path.shown())]
     SampleSize {
         /// Path of the sample.
         path: PathBuf,

@@ -3,6 +3,7 @@
 use crate::OutputError;
 use crate::contents::ContentOptionsError;
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use gemelo_content::ContentError;
 use gemelo_load::JobError;
 use gemelo_target::{TargetError, TargetUri};
@@ -151,7 +152,7 @@ pub enum ExecuteError {
     Log(#[source] std::io::Error),
     /// The counts of accesses do not fit into memory.
     #[kind(Exhausted)]
-    #[error("the counts of accesses for {} do not fit into memory: leave out --access-log", path.display())]
+    #[error("the counts of accesses for {} do not fit into memory: leave out --access-log", path.shown())]
     Memory {
         /// The file that was to hold the counts.
         path: PathBuf,
@@ -160,7 +161,7 @@ pub enum ExecuteError {
     },
     /// The counts of accesses cannot be written.
     #[kind(source)]
-    #[error("cannot write {}", path.display())]
+    #[error("cannot write {}", path.shown())]
     Write {
         /// The path of the file.
         path: PathBuf,

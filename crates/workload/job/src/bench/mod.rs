@@ -28,8 +28,9 @@ pub type BenchFile = ResultFile<Vec<JobInput>, Vec<RunResult>>;
 pub const BEGUN_SCHEMA: &str = "gemelo.bench-begun/1";
 
 /// What a check of the files needs if the run is killed. It is written when a job begins, and the
-/// results replace it. The last of the jobs is the one that began.
-pub type BegunFile = ResultFile<Vec<JobInput>, History>;
+/// results replace it. The last of the jobs is the one that began. The file of several hosts has no
+/// history itself, but one for each host.
+pub type BegunFile = ResultFile<Vec<JobInput>, Option<History>>;
 
 /// Resolves the options of the jobs of one run.
 ///

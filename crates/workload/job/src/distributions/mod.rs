@@ -47,8 +47,7 @@ impl NamedDistribution {
     #[must_use]
     pub fn to_profile(&self, block_bytes: Option<u64>) -> Profile {
         let mut profile = self.profile.clone().unwrap_or_else(|| {
-            let name =
-                Path::new(&self.name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            let name = Path::new(&self.name).file_stem().map(gemelo_base::text_of_name);
             let name = name.unwrap_or_else(|| self.name.clone());
             Profile::new(
                 &name,
@@ -153,7 +152,7 @@ pub fn read(name: &str) -> Result<String, NamedDistributionError> {
     if name == "-" {
         return read_limited(io::stdin().lock(), "standard input");
     }
-    match std::fs::File::open(name) {
+    match std::fs::File::open(gemelo_base::name_of_text(name)) {
         Ok(file) => read_limited(file, name),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let known = nearest_first(name, built_in_names()).join(", ");

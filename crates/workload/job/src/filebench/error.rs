@@ -1,6 +1,7 @@
 //! The reasons why a run of a Filebench script is refused or fails.
 
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use gemelo_filebench::sources::SourceError;
 use gemelo_filebench::{ScriptError, WorkloadError};
 use std::io;
@@ -27,7 +28,7 @@ pub enum FilebenchJobError {
     )]
     CommonDir,
     /// The script has no variable of a name that the options define.
-    #[error("-D {name}: {} has no variable ${name}", script.display())]
+    #[error("-D {name}: {} has no variable ${name}", script.shown())]
     NoVariable {
         /// Name of the variable.
         name: String,
@@ -37,7 +38,7 @@ pub enum FilebenchJobError {
     /// The script has nothing to run.
     #[error(
         "{} has nothing to run: it defines no process and has no command",
-        script.display()
+        script.shown()
     )]
     NothingToDo {
         /// Path of the script.

@@ -6,6 +6,7 @@ use super::{
     SCHEMA, resolve,
 };
 use crate::templates::{is_template, path_of};
+use gemelo_base::ShowPath as _;
 use gemelo_base::random::fresh_word;
 use gemelo_filebench::{WorkloadPart, WorkloadResult, merge};
 use gemelo_record::{Provenance, ResultFile};
@@ -32,7 +33,7 @@ pub fn host_scripts(
     hosts: &[String],
     own_targets: bool,
 ) -> Result<Vec<HostScript>, FilebenchJobError> {
-    let is_own = |dir: &std::path::Path| is_template(&dir.display().to_string());
+    let is_own = |dir: &std::path::Path| is_template(&dir.shown().to_string());
     if !own_targets && !job.dir.as_deref().is_some_and(is_own) {
         return Err(FilebenchJobError::CommonDir);
     }
@@ -69,7 +70,7 @@ pub fn merge_files(
 ) -> Option<FilebenchFile> {
     let first = files.first()?.file;
     let mut input = first.input.clone();
-    input.dir = job.dir.as_ref().map(|dir| dir.display().to_string());
+    input.dir = job.dir.as_ref().map(|dir| dir.shown().to_string());
     provenance.target.clone_from(&input.dir);
     provenance.seed = first.provenance.seed;
     let result: Vec<Point> = (0..first.result.len()).map(|point| merged(files, point)).collect();

@@ -10,6 +10,7 @@ pub use options::FilebenchOptions;
 
 use crate::Sweep;
 use crate::{JobEnvironment, distributions};
+use gemelo_base::ShowPath as _;
 use gemelo_base::random::fresh_word;
 use gemelo_base::with_causes;
 use gemelo_filebench::sources::SourceSpec;
@@ -91,15 +92,15 @@ struct Planned {
 /// # Errors
 /// Fails if the script has a fault, or if an option does not suit it. Nothing was touched.
 pub fn resolve(job: &FilebenchOptions, text: String) -> Result<ResolvedScript, FilebenchJobError> {
-    let script = Script::parse(&job.script.display().to_string(), &text)?;
+    let script = Script::parse(&job.script.shown().to_string(), &text)?;
     let options = run_options(job)?;
     let definitions = definitions(job, &script)?;
     let programs = programs(job, &script, &options, &definitions)?;
     Ok(ResolvedScript {
         input: FilebenchInput {
-            script: job.script.display().to_string(),
+            script: job.script.shown().to_string(),
             script_text: text,
-            dir: options.dir.as_ref().map(|dir| dir.display().to_string()),
+            dir: options.dir.as_ref().map(|dir| dir.shown().to_string()),
             definitions: definitions.into_iter().collect(),
             source: options.source.as_ref().map(SourceSpec::to_text),
             sweep: job.sweep.as_ref().map(|sweep| sweep.name.clone()),
@@ -143,7 +144,7 @@ fn definitions(job: &FilebenchOptions, script: &Script) -> Result<Definitions, F
     {
         let dir = absolute(dir)?;
         definitions.retain(|(name, _)| name != "dir");
-        definitions.push(("dir".to_owned(), dir.display().to_string()));
+        definitions.push(("dir".to_owned(), dir.shown().to_string()));
     }
     Ok(definitions)
 }

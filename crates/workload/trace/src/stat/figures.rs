@@ -41,14 +41,23 @@ pub struct Stats {
     pub read_places: u64,
     /// Distinct blocks read, by content.
     pub read_contents: Option<u64>,
-    /// Blocks written divided by distinct contents written: the saving of deduplication on writes.
+    /// Blocks of zeros among those written.
+    pub written_zero_blocks: u64,
+    /// Blocks written divided by distinct contents written, both without zeros: the saving of
+    /// deduplication on writes.
     pub dedup_ratio_written: Option<f64>,
-    /// Places that hold a content at the end divided by the distinct contents they hold. This is
-    /// the dedup ratio of storage after a replay, populated places included.
+    /// The same with zeros as a content like any other.
+    pub dedup_ratio_written_with_zeros: Option<f64>,
+    /// Places that hold a content at the end divided by the distinct contents they hold, both
+    /// without zeros. This is the dedup ratio of storage after a replay, populated places included.
     pub dedup_ratio_at_end: Option<f64>,
+    /// The same with zeros as a content like any other.
+    pub dedup_ratio_at_end_with_zeros: Option<f64>,
     /// Places that hold a known content at the end.
     pub places_at_end: u64,
-    /// Distinct contents held at the end.
+    /// Places that hold zeros at the end.
+    pub zero_places_at_end: u64,
+    /// Distinct contents held at the end, without zeros.
     pub contents_at_end: u64,
     /// Places that were read before they were written. A replay has to populate them.
     pub populated_places: u64,
@@ -146,6 +155,7 @@ impl Statistics {
             contents.iter().filter(|c| is(c)).count() as u64
         };
         let written_contents = count(&|content| content.writes > 0);
+        let written_zero_blocks = u64::from(self.contents.zeros().writes);
         let at_end =
             self.distribution(CopyCounting::AtEnd).ok().map(|distribution| distribution.summary());
         let moved = totals.reads + totals.writes + totals.trims;
@@ -166,9 +176,16 @@ impl Statistics {
             read_blocks: totals.read_blocks,
             read_places: totals.read_places,
             read_contents: has_contents.then(|| count(&|content| content.reads > 0)),
-            dedup_ratio_written: ratio(totals.hashed_writes, written_contents),
+            written_zero_blocks,
+            dedup_ratio_written: ratio(
+                totals.hashed_writes - written_zero_blocks,
+                written_contents - u64::from(written_zero_blocks > 0),
+            ),
+            dedup_ratio_written_with_zeros: ratio(totals.hashed_writes, written_contents),
             dedup_ratio_at_end: at_end.map(|summary| summary.dedup_ratio()),
+            dedup_ratio_at_end_with_zeros: at_end.map(|it| it.dedup_ratio_with_zeros()),
             places_at_end: at_end.map_or(0, |summary| summary.blocks),
+            zero_places_at_end: at_end.map_or(0, |summary| summary.zero_blocks),
             contents_at_end: at_end.map_or(0, |summary| summary.distinct),
             populated_places: totals.populated,
             contradictions: totals.contradictions,

@@ -309,20 +309,22 @@ impl Statistics {
     /// # Errors
     /// If the trace has no known contents.
     pub fn distribution(&self, counting: CopyCounting) -> Result<Distribution, DistributionError> {
+        let copies = |content: &table::Content| match counting {
+            CopyCounting::Writes => content.writes,
+            CopyCounting::AtEnd => content.places,
+        };
         let mut classes: HashMap<u32, u64> = HashMap::new();
-        for content in self.contents.counts() {
-            let copies = match counting {
-                CopyCounting::Writes => content.writes,
-                CopyCounting::AtEnd => content.places,
-            };
+        for content in self.contents.without_zeros() {
+            let copies = copies(content);
             if copies > 0 {
                 *classes.entry(copies - 1).or_default() += 1;
             }
         }
-        Distribution::new(classes.into_iter().map(|(duplicates, contents)| DuplicateClass {
+        let classes = classes.into_iter().map(|(duplicates, contents)| DuplicateClass {
             duplicates: u64::from(duplicates),
             contents,
-        }))
+        });
+        Distribution::with_zeros(classes, u64::from(copies(&self.contents.zeros())))
     }
 }
 

@@ -54,6 +54,10 @@ pub(super) struct Content {
     pub(super) places: u32,
 }
 
+const fn key_of(hash: ContentHash) -> [u64; 2] {
+    [(hash.0 >> 64) as u64, hash.0 as u64]
+}
+
 /// All contents of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
@@ -64,9 +68,8 @@ pub(super) struct Contents {
 impl Contents {
     #[inline]
     fn number(&mut self, hash: ContentHash) -> ContentNumber {
-        let key = [(hash.0 >> 64) as u64, hash.0 as u64];
         let counts = &mut self.counts;
-        *self.numbers.entry(key).or_insert_with(|| {
+        *self.numbers.entry(key_of(hash)).or_insert_with(|| {
             counts.push(Content::default());
             // The memory limit is reached first, because 2^32 contents need 170 GB of tables.
             let number = u32::try_from(counts.len()).ok().and_then(NonZeroU32::new);
@@ -116,6 +119,23 @@ impl Contents {
 
     pub(super) fn counts(&self) -> &[Content] {
         &self.counts
+    }
+
+    fn index_of_zeros(&self) -> Option<usize> {
+        let number = self.numbers.get(&key_of(ContentHash::ZEROS))?;
+        Some(number.0.get() as usize - 1)
+    }
+
+    /// Returns the counts of zeros.
+    pub(super) fn zeros(&self) -> Content {
+        let index = self.index_of_zeros();
+        index.and_then(|index| self.counts.get(index)).copied().unwrap_or_default()
+    }
+
+    /// Returns the counts of all other contents.
+    pub(super) fn without_zeros(&self) -> impl Iterator<Item = &Content> {
+        let zeros = self.index_of_zeros();
+        self.counts.iter().enumerate().filter(move |(at, _)| Some(*at) != zeros).map(|(_, it)| it)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

@@ -97,6 +97,9 @@ const CHOICES: u64 = 4;
 /// Key that separates the contents of populated places from those written.
 const POPULATED_KEY: u64 = 0x706f_7075;
 
+/// The word of blocks of zeros.
+const ZEROS: u64 = 1;
+
 /// The generator of a trace.
 #[derive(Debug)]
 pub struct Synthesis {
@@ -113,7 +116,8 @@ pub struct Synthesis {
     /// Reciprocal of the logarithm of the probability that a request has another block, or 0 if
     /// each has one block.
     goes_on: f64,
-    /// Content of each place, as the first word of its hash; 0 if it has none yet.
+    /// Content of each place, as the first word of its hash; [`ZEROS`] for zeros, and 0 if it has
+    /// none yet.
     holds: Vec<u64>,
     request: RequestRemainder,
 }
@@ -283,11 +287,13 @@ impl Synthesis {
         true
     }
 
-    /// Returns the first word of a hash, never 0, for a content of one of the two distributions.
-    /// A trace has no word for zeros, so they are one content.
+    /// Returns the first word of the hash of a content of one of the two distributions.
     #[inline]
     fn word(&self, content: BlockContent, key: u64) -> u64 {
-        mix_pair(self.seed ^ key, content.to_bits()).max(1)
+        match content {
+            BlockContent::Zeros => ZEROS,
+            BlockContent::Id(_) => mix_pair(self.seed ^ key, content.to_bits()).max(ZEROS + 1),
+        }
     }
 
     #[inline]
@@ -333,7 +339,11 @@ impl RecordSource for Synthesis {
         record.hash_bytes = self.hash_bytes;
         record.hashes.clear();
         let parts = self.block_bytes / u64::from(self.hash_bytes);
-        let hash = |part| ContentHash((u128::from(word) << 64) | u128::from(mix_pair(part, word)));
+        let zeros = ContentHash::of_zeros(self.hash_bytes).filter(|_| word == ZEROS);
+        let hash = |part| {
+            let other = || (u128::from(word) << 64) | u128::from(mix_pair(part, word));
+            zeros.unwrap_or_else(|| ContentHash(other()))
+        };
         record.hashes.extend((0..parts).map(hash));
         Ok(true)
     }

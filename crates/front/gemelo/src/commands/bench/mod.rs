@@ -1,19 +1,22 @@
 //! `gemelo bench` runs load with realistic contents on any storage and measures it.
 
+mod begun;
 mod on_hosts;
 mod repeated;
 mod text;
 
+pub(crate) use begun::file_of as begun_file;
 pub(crate) use text::verified;
 
 use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
-use crate::json::Made;
 use crate::result_options::ResultOptions;
 use anyhow::{Context as _, anyhow};
+use begun::Begun;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_job::bench::{self, ExecuteError};
 use gemelo_job::{JobOptions, Sweep, job_file};
 use gemelo_record::Provenance;
@@ -71,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Some(path) => {
             let text = files::read_text(path)?;
             job_file::parse(&text, &context.targets)
-                .with_context(|| path.display().to_string())
+                .with_context(|| path.shown().to_string())
                 .or_bad_input()?
         }
         None => vec![JobOptions::default()],
@@ -79,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     for job in &mut jobs {
         *job = arguments.options.clone().or(std::mem::take(job));
         if let (None, Some(path)) = (&job.load.target, &arguments.job_file) {
-            let path = path.display();
+            let path = path.shown();
             return Err(bad_input(anyhow!(
                 "{path}: a job has no target: add the key target, or give --target"
             )));
@@ -137,14 +140,8 @@ pub(crate) fn run_jobs(
     let quiet = results.is_standard_output();
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
-    let mut is_begun = false;
-    let begins = |input, result| {
-        let made = Made { schema: bench::BEGUN_SCHEMA, input, result, warnings: Vec::new() };
-        match results.begin(force || is_begun, &made.into_file(context)) {
-            Ok(has_file) => is_begun |= has_file,
-            Err(error) => monitor.warn(&format!("a killed run cannot be checked: {error:#}")),
-        }
-    };
+    let mut begun = Begun::new(results, force, context);
+    let begins = |input, history| begun.note(input, history);
     let mut ran = bench::run_telling(jobs, &environment, begins, |input, result| {
         let printed =
             if quiet || *brief { Ok(()) } else { context.print(&text::job(input, result)) };
@@ -157,9 +154,6 @@ pub(crate) fn run_jobs(
         failures.note(Err(failed(error)), monitor);
     }
     if ran.results.is_empty() {
-        if is_begun {
-            results.forget_begun();
-        }
         return failures.or(Outcome::Done);
     }
     if (ran.results.len() > 1 || *brief) && !quiet {
@@ -173,7 +167,7 @@ pub(crate) fn run_jobs(
         ran.warnings.iter().for_each(|warning| monitor.warn(warning));
     }
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    results.write(force || is_begun, &file, &mut failures, monitor);
+    results.write(begun.may_overwrite(), &file, &mut failures, monitor);
     failures.or(outcome)
 }
 

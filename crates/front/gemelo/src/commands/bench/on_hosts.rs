@@ -1,5 +1,6 @@
 //! Jobs that several hosts run together.
 
+use super::begun::{Begun, BegunHosts};
 use super::{Outputs, text};
 use crate::commands::host::Task;
 use crate::commands::hosts::{self, Fleet};
@@ -29,8 +30,11 @@ pub(super) fn run(
     let tasks: Vec<Task> =
         jobs.of_hosts.iter().map(|jobs| Task::Bench { jobs: Box::new(jobs.clone()) }).collect();
     let agree = |plans: &[JobInputs]| agree(fleet.names(), plans);
-    let finished = fleet.run(&tasks, agree, context)?;
-    let file = merged(&jobs, hosts::records(finished)?, context)?;
+    let begun = BegunHosts::new(Begun::new(&outputs.files, force, context), fleet.names());
+    let receive = |host: usize, bytes: &[u8]| begun.receive(host, bytes);
+    let finished = fleet.run_receiving(&tasks, agree, receive, context);
+    let file = finished.and_then(|finished| merged(&jobs, hosts::records(finished)?, context));
+    let (file, begun) = (file?, begun.into_begun());
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     if !outputs.files.is_standard_output() {
@@ -40,7 +44,7 @@ pub(super) fn run(
     let of_results: Vec<&String> = file.file.result.iter().flat_map(|one| &one.warnings).collect();
     let others = file.file.warnings.iter().filter(|text| !of_results.contains(text));
     others.for_each(|warning| monitor.warn(warning));
-    outputs.files.write(force, &file, &mut failures, monitor);
+    outputs.files.write(begun.may_overwrite(), &file, &mut failures, monitor);
     let is_success = file.hosts.iter().all(|host| host.failure.is_none())
         && file.file.result.iter().all(RunResult::is_success);
     failures.or(if is_success { Outcome::Done } else { Outcome::Partial })

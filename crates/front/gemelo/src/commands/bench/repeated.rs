@@ -1,5 +1,6 @@
 //! Jobs that are repeated in one command: warm-up, repetitions, the median and its interval.
 
+use super::begun::Begun;
 use super::{Outputs, failed};
 use crate::context::Context;
 use crate::exit::{Failures, Outcome, bad_input};
@@ -66,8 +67,9 @@ pub(super) fn run(
     let mut inputs: Vec<JobInput> = Vec::new();
     let mut warnings: Vec<String> = Vec::new();
     let mut failures = Failures::default();
+    let mut begun = Begun::new(&outputs.files, force, context);
     for round in 0..counts.warm_up_runs + counts.repetitions {
-        let file = one(jobs, round, context, &mut failures)?;
+        let file = one(jobs, round, &mut begun, context, &mut failures)?;
         let is_complete = !file.result.is_empty()
             && file.result.iter().all(gemelo_load::RunResult::is_success)
             && file.result.len() == file.input.len();
@@ -95,7 +97,7 @@ pub(super) fn run(
         result: repeated,
         warnings,
     };
-    failures.note(json.write_file(force, &file), context.monitor.as_ref());
+    failures.note(json.write_file(begun.may_overwrite(), &file), context.monitor.as_ref());
     failures.or(if is_complete { Outcome::Done } else { Outcome::Partial })
 }
 
@@ -112,6 +114,7 @@ fn provenance(inputs: &[JobInput], context: &Context) -> Provenance {
 fn one(
     jobs: &[JobOptions],
     round: u32,
+    begun: &mut Begun<'_>,
     context: &Context,
     failures: &mut Failures,
 ) -> anyhow::Result<BenchFile> {
@@ -128,7 +131,12 @@ fn one(
     if round == 0 {
         bench::check(&jobs).map_err(failed)?;
     }
-    let mut ran = bench::run(jobs, &environment, |_, _| ControlFlow::Continue(()));
+    let mut ran = bench::run_telling(
+        jobs,
+        &environment,
+        |input, history| begun.note(input, history),
+        |_, _| ControlFlow::Continue(()),
+    );
     for error in std::mem::take(&mut ran.errors) {
         failures.note(Err(failed(error)), context.monitor.as_ref());
     }

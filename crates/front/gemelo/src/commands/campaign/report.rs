@@ -5,6 +5,7 @@ use crate::exit::Outcome;
 use crate::files;
 use anyhow::Context as _;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_line};
 use gemelo_page::{PAGE_FILE, Report};
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         let path = directory.join(&file.path);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)
-                .with_context(|| format!("cannot create {}", parent.display()))?;
+                .with_context(|| format!("cannot create {}", parent.shown()))?;
         }
         // The files of an earlier report are replaced: they follow from the records of the runs.
         files::write_whole(&path, true, &file.bytes)?;

@@ -6,6 +6,7 @@ use crate::exit::{OrBadInput, Outcome};
 use crate::files;
 use anyhow::Context as _;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_line};
 use gemelo_campaign::{Environment, Plan, PlanError, SetValue, Summary};
 use gemelo_record::Provenance;
@@ -41,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Err(error @ (PlanError::Read { .. } | PlanError::NoSuchPlan { .. })) => {
             return Err(error).or_bad_input();
         }
-        opened => opened.with_context(|| arguments.plan.display().to_string()).or_bad_input()?,
+        opened => opened.with_context(|| arguments.plan.shown().to_string()).or_bad_input()?,
     };
     let out = match &arguments.out {
         Some(out) if !arguments.plan_only => out,
@@ -68,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 fn text(summary: &Summary, out: &std::path::Path) -> String {
-    let out = out.display();
+    let out = out.shown();
     let mut text = String::new();
     // The cause comes first: one cause often fails many runs.
     if let Some((run, reason)) = summary.failed.first() {

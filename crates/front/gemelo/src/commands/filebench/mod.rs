@@ -11,6 +11,7 @@ use crate::files;
 use crate::result_options::ResultOptions;
 use clap::Args;
 use console::Lines;
+use gemelo_base::ShowPath as _;
 use gemelo_filebench::Console;
 use gemelo_job::filebench::{FilebenchOptions, resolve};
 use gemelo_record::Provenance;
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let resolved = resolve(job, text)?;
     if *check {
-        context.print(&format!("{}: the script is valid\n", job.script.display()))?;
+        context.print(&format!("{}: the script is valid\n", job.script.shown()))?;
         return Ok(Outcome::Done);
     }
     let lines = Lines::new(results.is_standard_output(), Arc::clone(&context.monitor));

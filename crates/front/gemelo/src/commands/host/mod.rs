@@ -6,15 +6,16 @@ use crate::exit::{self, Outcome};
 use crate::files::NewFiles;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::StartLine;
 use gemelo_filebench::Console;
 use gemelo_fleet::{Done, Refusal, Session};
 use gemelo_job::JobEnvironment;
 use gemelo_job::bench::hosts::{HostJobs, take_for_checked};
-use gemelo_job::bench::{self, BenchFile, ResolvedJob};
+use gemelo_job::bench::{self, BegunFile, BenchFile, ResolvedJob};
 use gemelo_job::filebench::hosts::HostScript;
 use gemelo_job::replay::hosts::HostReplay;
-use gemelo_job::verify;
+use gemelo_job::verify::{self, Verified, VerifyError};
 use gemelo_record::Provenance;
 use gemelo_scan::{ScanOptions, ScanRequest};
 use gemelo_target::TargetUri;
@@ -56,6 +57,13 @@ pub(crate) enum Task {
     Verify {
         /// The result of the host in that run.
         file: Box<BenchFile>,
+        /// The target that holds the data now.
+        target: Option<TargetUri>,
+    },
+    /// The check of the data that a killed run left.
+    VerifyKilled {
+        /// What the host told when its last job began.
+        file: Box<BegunFile>,
         /// The target that holds the data now.
         target: Option<TargetUri>,
     },
@@ -121,11 +129,10 @@ fn perform(task: Value, session: &Session, context: &Context) -> anyhow::Result<
         Task::Replay { replay } => run_replay(&replay, session, &environment, context),
         Task::Filebench { script } => run_script(*script, session, &environment, context),
         Task::Verify { file, target } => {
-            begin(session, &Value::Null)?;
-            session.wait();
-            let found = verify::verify(&file, target, &environment)?;
-            let is_complete = found.failure.is_none() && found.verification.is_success();
-            Ok(Done { result: serde_json::to_value(&found)?, is_complete })
+            check(session, || verify::verify(&file, target, &environment))
+        }
+        Task::VerifyKilled { file, target } => {
+            check(session, || verify::verify_begun(&file, target, &environment))
         }
         Task::Scan { request } => scan(*request, session, context),
     }
@@ -135,6 +142,18 @@ fn perform(task: Value, session: &Session, context: &Context) -> anyhow::Result<
 fn begin(session: &Session, plan: &impl Serialize) -> anyhow::Result<()> {
     let plan = serde_json::to_value(plan)?;
     session.checked(plan).map_err(|refusal| Refused(refusal).into())
+}
+
+/// Checks data once all hosts are ready.
+fn check(
+    session: &Session,
+    verify: impl FnOnce() -> Result<Verified, VerifyError>,
+) -> anyhow::Result<Done> {
+    begin(session, &Value::Null)?;
+    session.wait();
+    let found = verify()?;
+    let is_complete = found.failure.is_none() && found.verification.is_success();
+    Ok(Done { result: serde_json::to_value(&found)?, is_complete })
 }
 
 fn run_jobs(
@@ -148,7 +167,12 @@ fn run_jobs(
     begin(session, &ResolvedJob::inputs(&jobs))?;
     take_for_checked(&mut jobs);
     let count = jobs.len();
-    let mut ran = bench::run(jobs, environment, |_, _| ControlFlow::Continue(()));
+    let begins = |input, history| {
+        let file = super::bench::begun_file(input, Some(history), context);
+        // The run goes on without it. A lost coordinator ends it in another way.
+        let _ = serde_json::to_string(&file).map(|line| session.send((line + "\n").as_bytes()));
+    };
+    let mut ran = bench::run_telling(jobs, environment, begins, |_, _| ControlFlow::Continue(()));
     let errors = std::mem::take(&mut ran.errors);
     let is_complete = errors.is_empty() && ran.results.len() == count && ran.is_success();
     let mut errors = errors.into_iter().map(anyhow::Error::from);
@@ -210,7 +234,7 @@ fn scan(request: ScanRequest, session: &Session, context: &Context) -> anyhow::R
     let options = ScanOptions::new(request)?;
     begin(session, &Value::Null)?;
     let mut set = tempfile::tempfile_in(&directory)
-        .with_context(|| format!("cannot make a temporary file in {}", directory.display()))?;
+        .with_context(|| format!("cannot make a temporary file in {}", directory.shown()))?;
     let monitor = session.monitor();
     let saved = gemelo_scan::scan_and_save(&options, Some(&set), &monitor, &context.stop)?;
     saved.set.context("cannot save the fingerprint set")?;

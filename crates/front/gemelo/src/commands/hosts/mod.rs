@@ -99,12 +99,23 @@ impl Fleet {
         agree: impl Fn(&[Plan]) -> Result<(), String>,
         context: &Context,
     ) -> anyhow::Result<Vec<Finished>> {
+        let receive = |_: usize, _: &[u8]| Err("it sent a file that nobody asked for".to_owned());
+        self.run_receiving(tasks, agree, receive, context)
+    }
+
+    /// Runs a task on each host. `receive` takes the parts of what the hosts send meanwhile.
+    pub(crate) fn run_receiving<Plan: DeserializeOwned>(
+        &self,
+        tasks: &[Task],
+        agree: impl Fn(&[Plan]) -> Result<(), String>,
+        receive: impl Fn(usize, &[u8]) -> Result<(), String>,
+        context: &Context,
+    ) -> anyhow::Result<Vec<Finished>> {
         let agree = |plans: &[&Value]| {
             let plans = plans.iter().map(|plan| Plan::deserialize(*plan));
             let plans = plans.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
             agree(&plans)
         };
-        let receive = |_: usize, _: &[u8]| Err("it sent a file that nobody asked for".to_owned());
         self.conduct(tasks, &Handling { agree: &agree, receive: &receive, goes_on: false }, context)
     }
 

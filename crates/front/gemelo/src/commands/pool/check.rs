@@ -10,6 +10,7 @@ use crate::pools;
 use crate::values::pool_place_parser;
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
+use gemelo_base::ShowPath as _;
 use gemelo_base::values::Size;
 use gemelo_check::{CheckOptions, CheckReport, MEMORY_BYTES, check_within};
 use gemelo_disk::DiskAccess;
@@ -151,7 +152,7 @@ impl Arguments {
         match self.json.path() {
             Some(path) if self.repair && path.is_file() => Err(bad_input(anyhow!(
                 "{} exists: name another file; with --repair, --force is for the pool alone",
-                path.display()
+                path.shown()
             ))),
             _ => self.json.check(self.force),
         }

@@ -8,6 +8,7 @@ use crate::table::Table;
 use crate::values::pool_place_parser;
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_place::PoolPlace;
 use gemelo_serve::StatReport;
@@ -113,7 +114,7 @@ impl Row {
 /// # Errors
 /// Fails if the user may not look into it.
 fn is_pool(directory: &Path) -> anyhow::Result<bool> {
-    let cannot = || format!("cannot look into {}", directory.display());
+    let cannot = || format!("cannot look into {}", directory.shown());
     let has = |name: &str| match directory.join(name).try_exists() {
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
         found => found.with_context(cannot).or_bad_input(),
@@ -138,7 +139,7 @@ impl Found {
                 return Ok(());
             }
         };
-        let cannot = || format!("cannot read {}", directory.display());
+        let cannot = || format!("cannot read {}", directory.shown());
         let entries = std::fs::read_dir(directory).with_context(cannot).or_bad_input()?;
         let mut paths = Vec::new();
         for entry in entries {

@@ -7,6 +7,7 @@ use crate::pools;
 use crate::values::pool_place_parser;
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_place::{MemberPlace, PlaceError, PoolPlace};
 use gemelo_serve::{POOL_FILES, StatReport, VolumeReport};
@@ -119,14 +120,14 @@ fn contents(pool: &PoolPlace, report: &StatReport) -> String {
 fn step_text(step: &RemovalStep) -> String {
     match step {
         RemovalStep::Remove { path, length_bytes: 0 } => {
-            format!("  remove {}\n", path.display())
+            format!("  remove {}\n", path.shown())
         }
         RemovalStep::Remove { path, length_bytes } => {
-            format!("  remove {}, {}\n", path.display(), format_size(*length_bytes))
+            format!("  remove {}, {}\n", path.shown(), format_size(*length_bytes))
         }
         RemovalStep::Wipe { target, is_device, .. } => {
             let what = if *is_device { "the device" } else { "the file" };
-            format!("  wipe the header of {}; {what} stays\n", target.display())
+            format!("  wipe the header of {}; {what} stays\n", target.shown())
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::json::{JsonOption, Made};
 use crate::values::BlockSize;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::values::Size;
 use gemelo_content::Profile;
 use gemelo_job::{ReadTrace, TraceInput, choice};
@@ -194,8 +195,7 @@ impl Arguments {
             self.distribution.as_ref().filter(|path| !files::is_standard_output(path))
         {
             let path = std::path::absolute(path).context("cannot find the current directory")?;
-            text +=
-                &format!("distribution = {}\n", toml::Value::String(path.display().to_string()));
+            text += &format!("distribution = {}\n", toml::Value::String(path.shown().to_string()));
         }
         Ok(text)
     }

@@ -63,6 +63,14 @@ fn ratios(figures: &Stats, profile: &AccessProfile) -> String {
     let length = format!("{:.3} days ({})", figures.days, format_duration_ns(figures.duration_ns));
     table.row(["duration", &length]);
     table.row(["dedup ratio of what is written", &ratio(figures.dedup_ratio_written)]);
+    if figures.written_zero_blocks > 0 {
+        let zeros = format!(
+            "{} of zeros are written; with them {}",
+            blocks(figures.written_zero_blocks, figures),
+            ratio(figures.dedup_ratio_written_with_zeros)
+        );
+        table.row(["", &zeros]);
+    }
     let at_end = format!(
         "{} ({} in {} contents)",
         ratio(figures.dedup_ratio_at_end),
@@ -70,6 +78,14 @@ fn ratios(figures: &Stats, profile: &AccessProfile) -> String {
         format_count(figures.contents_at_end)
     );
     table.row(["dedup ratio at the end", &at_end]);
+    if figures.zero_places_at_end > 0 {
+        let zeros = format!(
+            "{} of zeros are among them; with them {}",
+            blocks(figures.zero_places_at_end, figures),
+            ratio(figures.dedup_ratio_at_end_with_zeros)
+        );
+        table.row(["", &zeros]);
+    }
     table.row(["populated before they are read", &blocks(figures.populated_places, figures)]);
     table.row(["touched", &format_size(figures.touched_bytes)]);
     table.row(["ranges accessed", &format_size(figures.range_bytes)]);

@@ -8,6 +8,7 @@ use crate::pools;
 use crate::values::volume_path_parser;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
 use gemelo_place::{PoolPlace, VolumePath};
@@ -105,7 +106,7 @@ impl Arguments {
         let devices = (0..THREADS)
             .map(|_| access.device(name, gemelo_nbd::client::connect_device))
             .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;
-        let about = || format!("{} to {}", self.volume, self.output.display());
+        let about = || format!("{} to {}", self.volume, self.output.shown());
         let on_bad_block = if self.salvage { OnBadBlock::Zeros } else { OnBadBlock::Fail };
         let run = |sink| {
             export(&devices, sink, on_bad_block, &*context.monitor, &context.stop)
@@ -134,12 +135,12 @@ impl Arguments {
             let length = device.seek(std::io::SeekFrom::End(0))?;
             Ok((device, length))
         };
-        let cannot = || format!("cannot write {}", self.output.display());
+        let cannot = || format!("cannot write {}", self.output.shown());
         let (device, length) = opened().with_context(cannot).or_bad_input()?;
         if length < size_bytes {
             return Err(bad_input(anyhow!(
                 "{} has {length} bytes, and the volume has {size_bytes}: name a larger device",
-                self.output.display()
+                self.output.shown()
             )));
         }
         Ok(device)

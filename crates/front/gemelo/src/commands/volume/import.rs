@@ -7,6 +7,7 @@ use crate::pools;
 use crate::values::volume_path_parser;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
@@ -84,10 +85,10 @@ fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
         let length = file.seek(std::io::SeekFrom::End(0))?;
         Ok((file, Some(length)))
     };
-    match opened().with_context(|| format!("cannot read {}", path.display())).or_bad_input()? {
-        (file, None) => Ok((stream(file, &path.display().to_string())?, None)),
+    match opened().with_context(|| format!("cannot read {}", path.shown())).or_bad_input()? {
+        (file, None) => Ok((stream(file, &path.shown().to_string())?, None)),
         (_, Some(0)) => {
-            Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.display())))
+            Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.shown())))
         }
         (file, Some(length)) => Ok((Source::File(file, length), Some(length))),
     }
@@ -232,7 +233,7 @@ impl Arguments {
         match (size, length) {
             (Some(size), Some(length)) if size < length => Err(bad_input(anyhow!(
                 "{} has {length} bytes, more than the {size} of the volume",
-                self.input.display()
+                self.input.shown()
             ))),
             _ => Ok(there.is_none()),
         }
@@ -273,6 +274,6 @@ impl Arguments {
             .map(|_| access.device(name, gemelo_nbd::client::connect_device))
             .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;
         import(source, &devices, &*context.monitor, &context.stop)
-            .with_context(|| format!("{} to {}", self.input.display(), self.volume))
+            .with_context(|| format!("{} to {}", self.input.shown(), self.volume))
     }
 }

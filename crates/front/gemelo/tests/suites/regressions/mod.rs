@@ -6,6 +6,7 @@ mod background;
 mod campaigns;
 mod damage;
 mod filebench;
+mod killed;
 mod loss;
 mod serving;
 mod stops;

@@ -68,3 +68,56 @@ fn generated_data_and_traces_may_have_such_names() {
             .replace("\\\\", "\\"),
     );
 }
+
+/// Targets were refused by the parser of the command line, or shown with replacement characters.
+#[test]
+fn load_runs_on_targets_with_such_names() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &[u8]| place.path().join(OsStr::from_bytes(name)).into_os_string();
+    let run = |words: &[&OsStr]| gemelo(&words.iter().map(OsString::from).collect::<Vec<_>>());
+    let os = OsStr::new::<str>;
+    let (target, json) = (at(b"caf\xe9 \\xe9"), at(b"caf\xe9.json"));
+    let counts = at(b"caf\xe9.txt");
+    fs::write(&counts, "0 3\n1 1\n").unwrap();
+    let load = ["bench", "--operation", "write", "--file-size", "64k", "--keep"].map(os);
+    let more = [os("--distribution"), &counts, os("--json"), &json];
+    let ran = run(&[&load[..], &[os("--target"), &target], &more].concat());
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_kept(&ran.out);
+    assert!(std::path::Path::new(&target).exists());
+    let result: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let named = result["input"][0]["target"].as_str().unwrap();
+    assert!(named.ends_with(r"caf\xe9 \x5cxe9"), "{named}");
+    let ran = run(&[os("verify"), &json]);
+    assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
+    assert_kept(&ran.out);
+
+    let pool = at(b"caf\xe9.pool");
+    let volume = at(b"caf\xe9.pool/disk");
+    let ran = run(&[os("pool"), os("create"), &pool, os("--capacity"), os("16m")]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_kept(&ran.out);
+    let ran = run(&[os("volume"), os("create"), &volume, os("--size"), os("4m")]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_kept(&ran.out);
+    let mut uri = OsString::from("pool:");
+    uri.push(&volume);
+    let ran = run(&[&load[..5], &[os("--target"), &uri]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_kept(&ran.out);
+    let ran = run(&[&load[..5], &[os("--target"), &volume]].concat());
+    assert_eq!(ran.status, 2, "{}", ran.out);
+    assert_kept(&ran.err);
+
+    let script = at(b"caf\xe9.f");
+    let text = "set $dir=/nowhere\ndefine file name=f,path=$dir,size=16k,prealloc\n\
+                define process name=p { thread name=t,memsize=1m {\n\
+                flowop read name=r,filename=f,iosize=4k\n\
+                flowop finishoncount name=c,value=3 } }\nrun 1\n";
+    fs::write(&script, text).unwrap();
+    let files = at(b"caf\xe9.files");
+    let ran = run(&[os("filebench"), &script, os("--dir"), &files, os("--keep")]);
+    assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
+    assert!(fs::read_dir(&files).unwrap().next().is_some(), "{}", ran.out);
+}

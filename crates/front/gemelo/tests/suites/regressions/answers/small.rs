@@ -3,7 +3,7 @@
 use crate::common::gemelo;
 use crate::support::mount::can_mount;
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[test]
 fn generate_warns_of_a_data_set_that_is_too_small_for_its_distribution() {
@@ -77,5 +77,39 @@ fn a_bind_mount_in_the_tree_is_counted_once() {
         let of_others = u64::from(more.is_empty());
         assert_eq!(files["data_bytes"], data.len() as u64 + 8192 + 4096 * of_others, "{more:?}");
         assert_eq!(files["repeated_directories_skipped"], 1, "{more:?}");
+    }
+}
+
+/// An interrupted scan predicted pools of 0 bytes, because nothing had been compressed yet.
+#[test]
+fn an_interrupted_scan_predicts_what_it_has_sampled() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    // Contents that all differ, of which LZ4 and zstd save three quarters.
+    let made = ["generate", &path("data"), "--bytes", "512m", "--distribution", "unique"];
+    let made = gemelo(&[&made[..], &["--compressibility", "75%"]].concat());
+    assert_eq!(made.status, 0, "{}", made.err);
+    let child = Command::new(env!("CARGO_BIN_EXE_gemelo"))
+        .args(["scan", &path("data"), "--compression", "lz4,zstd", "--threads", "1"])
+        .args(["--fingerprint", "md5", "--block-size", "4k", "--json", &path("result")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value =
+        serde_json::from_slice(&fs::read(path("result")).unwrap()).unwrap();
+    assert_eq!(result["result"]["partial"], true);
+    let pools = result["result"]["block_sizes"][0]["pools"].as_array().unwrap().clone();
+    assert_eq!(pools.len(), 2);
+    for pool in pools {
+        assert!(pool["sampled_contents"].as_u64().unwrap() >= 256, "{pool}");
+        let share = pool["stored_share"].as_f64().unwrap();
+        assert!((0.2..0.5).contains(&share), "{pool}");
+        assert!(pool["used_blocks"].as_u64().unwrap() > 0, "{pool}");
     }
 }

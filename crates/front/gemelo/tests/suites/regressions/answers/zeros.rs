@@ -144,3 +144,43 @@ fn saved_sets_keep_zeros_apart() {
     assert_eq!(figures(merged), figures(&whole));
     assert_eq!(merged["with_zeros"], whole["with_zeros"]);
 }
+
+/// Synthesised traces had one content in the place of zeros, which a replay wrote as bytes that
+/// were not zeros.
+#[test]
+fn zeros_of_a_distribution_are_zeros_in_synthesised_traces_and_their_replays() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("counts"), "# zeros 600\n0 200\n1 100\n").unwrap();
+    for (hash_bytes, hash) in
+        [("4096", "620f0b67a91f7f74151bc5be745b7110"), ("512", "bf619eac0cdf3f68d496ea9344137e8b")]
+    {
+        let (trace, found) = (path(hash_bytes), path(&format!("{hash_bytes}.counts")));
+        done(
+            &[
+                &["trace", "synthesize", "--distribution", &path("counts"), "--output", &trace][..],
+                &["--records", "1000", "--read-share", "0", "--hash-size", hash_bytes],
+                &["--pattern", "sequential", "--written-places", "4000k"],
+            ]
+            .concat(),
+        );
+        assert!(fs::read_to_string(&trace).unwrap().contains(hash), "the MD5 hash of zeros");
+        let stat = ["trace", "stat", &trace, "--distribution", &found, "--json", "-"];
+        let stat: Value = serde_json::from_str(&done(&stat).out).unwrap();
+        assert_eq!(fs::read_to_string(&found).unwrap(), "# zeros 600\n0 200\n1 100\n");
+        let stat = &stat["result"];
+        assert_eq!(stat["written_zero_blocks"], 600);
+        assert_eq!(stat["dedup_ratio_written"], 400.0 / 300.0);
+        assert_eq!(stat["dedup_ratio_written_with_zeros"], 1000.0 / 301.0);
+        assert_eq!(stat["zero_places_at_end"], 600);
+        assert_eq!(stat["contents_at_end"], 300);
+        let text = done(&["trace", "stat", &trace]).out;
+        assert_eq!(text.matches("with them 3.32").count(), 2, "{text}");
+        let target = path(&format!("{hash_bytes}.data"));
+        done(&["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"]);
+        let bytes = fs::read(&target).unwrap();
+        let zeros =
+            bytes.chunks(BLOCK as usize).filter(|block| block.iter().all(|byte| *byte == 0));
+        assert_eq!((zeros.count(), bytes.len() as u64), (600, 1000 * BLOCK));
+    }
+}
