@@ -80,6 +80,13 @@ impl Walk {
             );
             report.add(true, what);
         }
+        let in_header = used.iter().find(|number| {
+            Pbn::new(*number).is_some_and(|pbn| self.superblock.is_in_header_copy(pbn))
+        });
+        if let Some(number) = in_header {
+            let what = format!("block {number} lies where the copy of the header is");
+            report.add(true, what);
+        }
         report.physical_blocks = used.count();
         let reserved = self.superblock.reserved_blocks();
         report.used_blocks = self.used_blocks(&used);

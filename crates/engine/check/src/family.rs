@@ -16,6 +16,11 @@ type Volumes<'t> = HashMap<VolumeId, &'t StoreVolume>;
 /// follows at most one other, no two follow the same, and none follows itself.
 fn fault_of_order(volumes: &Volumes<'_>) -> Option<String> {
     let mut followers = HashMap::new();
+    let has_left = |volume: &&&StoreVolume| volume.left > 0 && !volume.record.is_hidden;
+    if let Some(volume) = volumes.values().find(has_left) {
+        let name = &volume.record.name;
+        return Some(format!("volume '{name}' has left its family, but is not being removed"));
+    }
     for (id, before) in volumes.iter().filter_map(|(id, volume)| Some((*id, volume.follows?))) {
         if !volumes.contains_key(&before) || followers.insert(before, id).is_some() {
             return Some(format!("volume {id} follows volume {before}, which is not possible"));

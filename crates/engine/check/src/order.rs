@@ -1,9 +1,9 @@
-//! The order of shares: a commit may share a block only while something refers to it. The engine
-//! counts references and refuses other commits, so a check that passed them would promise a pool
-//! that does not open.
+//! The order of stores and shares: a commit may store to a block only while nothing refers to it,
+//! and share a block only while something does. The engine counts references and refuses other
+//! commits, so a check that passed them would promise a pool that does not open.
 //!
-//! A check does not count. It remembers some LBNs that refer to each block which a commit shares,
-//! and looks at the maps of all volumes only if none of these refers to it any more.
+//! A check does not count. It remembers some LBNs that refer to each block which a commit stores or
+//! shares, and looks at the maps of all volumes only if these do not decide.
 
 use crate::CheckError;
 use crate::map::Region;
@@ -25,7 +25,7 @@ impl Sharers {
 
     /// Notes that an LBN refers to a block from now on.
     pub(crate) fn note(&mut self, pbn: Pbn, at: (VolumeId, Lbn)) {
-        self.0.get_mut(&pbn).into_iter().for_each(|known| known.push(at));
+        self.0.entry(pbn).or_default().push(at);
     }
 }
 
@@ -40,6 +40,22 @@ impl Walk {
             return Ok(());
         }
         let what = format!("a commit shares block {}, but nothing refers to it", pbn.number());
+        Err(FormatError::damaged(what).into())
+    }
+
+    /// Fails if something refers to a block to which a commit stores. A block that the checkpoint
+    /// uses is not given out before the next checkpoint, so all maps are hardly ever looked at.
+    pub(crate) fn check_store(&mut self, pbn: Pbn) -> Result<(), CheckError> {
+        let mut is_used = self.is_shared(pbn)?;
+        if !is_used && self.used_before.has(pbn.number()) {
+            self.sharers.0.entry(pbn).or_default();
+            self.look_for_sharers()?;
+            is_used = self.is_shared(pbn)?;
+        }
+        if !is_used {
+            return Ok(());
+        }
+        let what = format!("a commit stores to block {}, which is in use", pbn.number());
         Err(FormatError::damaged(what).into())
     }
 

@@ -36,6 +36,7 @@ impl Walk {
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
                 self.check_pbn(pbn)?;
+                self.check_store(pbn)?;
                 self.identities.set(pbn.number(), Identity::of(fingerprint));
                 self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
                 self.sharers.note(pbn, (volume, lbn));

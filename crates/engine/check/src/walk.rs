@@ -63,8 +63,10 @@ pub struct Walk {
     pub(crate) replayed_data: Arc<Contents>,
     /// The bytes that these take in the data store.
     pub(crate) replayed_bytes: HashMap<Pbn, u64>,
-    /// LBNs of the blocks that commits share.
+    /// LBNs of the blocks that commits store or share.
     pub(crate) sharers: Sharers,
+    /// The blocks that the maps of the checkpoint refer to.
+    pub(crate) used_before: UsedPbns,
 }
 
 impl Walk {
@@ -130,6 +132,7 @@ impl Walk {
         let present_blocks = store.blocks().map_err(FormatError::io(DiskRole::Data, "measure"))?;
         let (disk, regions) = (Arc::clone(&disks.metadata), superblock.regions());
         let mut walk = Self {
+            used_before: UsedPbns::new(&superblock, root.data_blocks),
             data_blocks: root.data_blocks,
             present_blocks,
             source: Source { disk, regions, seed, words: superblock.words },
@@ -201,6 +204,7 @@ impl Walk {
             self.compare_trees(&trees, (&table, form), &used, (work, &mut *report))?;
             self.compare_totals(root, &used, report);
         }
+        self.used_before = used;
         Ok(())
     }
 

@@ -349,7 +349,8 @@ fn put_size(out: &mut Vec<u8>, tag: u8, volume: VolumeId, size_bytes: u64) {
 }
 
 fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {
-    u32::try_from(reader.varint()?).ok().map(VolumeId)
+    let id = u32::try_from(reader.varint()?).ok().map(VolumeId);
+    id.filter(|id| id.is_possible())
 }
 
 /// Reads a creation time; 0 stands for an unknown one.

@@ -100,6 +100,7 @@ impl Root {
             && (1..=superblock.max_blocks()).contains(&self.data_blocks)
             && self.generation.max(self.next_commit) < LAST_NUMBER
             && self.next_commit > 0
+            && self.next_volume > 0
     }
 
     /// Offsets of the root and of its copy on the metadata disk, in bytes. The copy is written

@@ -79,6 +79,14 @@ impl Superblock {
         if self.header_copy.is_some() { 2 } else { 1 }
     }
 
+    /// Returns whether a part of this content is in the block that holds the copy of block 0, where
+    /// no pool has one.
+    #[must_use]
+    pub fn is_in_header_copy(&self, pbn: Pbn) -> bool {
+        let blocks = self.store.first_block(pbn)..=self.store.last_block(pbn);
+        self.header_copy.is_some_and(|copy| blocks.contains(&copy.number()))
+    }
+
     /// Returns the places on the metadata disk.
     #[must_use]
     pub const fn regions(&self) -> Regions {

@@ -261,6 +261,15 @@ impl Identity {
 #[serde(transparent)]
 pub struct VolumeId(pub u32);
 
+impl VolumeId {
+    /// Returns whether a volume can have this id. 0 stands for no volume, and the id of the next
+    /// volume is one more.
+    #[must_use]
+    pub const fn is_possible(self) -> bool {
+        0 < self.0 && self.0 < u32::MAX
+    }
+}
+
 impl fmt::Display for VolumeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)

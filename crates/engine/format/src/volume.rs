@@ -123,7 +123,7 @@ impl VolumeRecord {
 
     /// Decodes a record. Returns `None` if the bytes are malformed.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        let id = VolumeId(reader.u32()?);
+        let id = Some(VolumeId(reader.u32()?)).filter(|id| id.is_possible())?;
         let name = reader.text()?.to_owned();
         let size_bytes = reader.u64()?;
         let mode = DedupMode::from_byte(reader.u8()?)?;

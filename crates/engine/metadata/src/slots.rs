@@ -1,6 +1,41 @@
 //! The slots of the metadata disk that are in use.
 
 use gemelo_format::Slot;
+use std::ops::Range;
+
+/// Words of a piece of the bitmap.
+const PIECE_WORDS: usize = 512;
+
+/// The words of a bitmap, in pieces. A damaged link may name any slot, so a piece takes memory only
+/// if one of its slots is in use.
+#[derive(Debug, Default)]
+struct Words {
+    pieces: Vec<Option<Box<[u64; PIECE_WORDS]>>>,
+    /// The number of words up to the last one that was in use.
+    len: usize,
+}
+
+impl Words {
+    fn get(&self, word: usize) -> u64 {
+        let piece = self.pieces.get(word / PIECE_WORDS).and_then(Option::as_deref);
+        piece.map_or(0, |words| words[word % PIECE_WORDS])
+    }
+
+    fn get_mut(&mut self, word: usize) -> &mut u64 {
+        self.len = self.len.max(word + 1);
+        let piece = word / PIECE_WORDS;
+        if piece >= self.pieces.len() {
+            self.pieces.resize_with(piece + 1, || None);
+        }
+        let words = self.pieces[piece].get_or_insert_with(|| Box::new([0; PIECE_WORDS]));
+        &mut words[word % PIECE_WORDS]
+    }
+
+    /// The first word of a range that has a free slot.
+    fn first_free(&self, mut words: Range<usize>) -> Option<usize> {
+        words.find(|word| self.get(*word) != u64::MAX)
+    }
+}
 
 /// A bitmap of slots.
 ///
@@ -11,7 +46,7 @@ use gemelo_format::Slot;
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     /// A set bit is a slot in use; bit n of word w is slot 64·w + n + 1.
-    words: Vec<u64>,
+    words: Words,
     in_use: u64,
     /// Words that the checkpoint fills first, in this order, and the one that is its turn.
     order: Vec<u32>,
@@ -46,7 +81,7 @@ impl Slots {
         let words = u32::try_from(self.allocated / 64).unwrap_or(u32::MAX);
         let mut by_use = [const { Vec::new() }; 64];
         for word in 0..words {
-            let bits = self.words.get(word as usize).copied().unwrap_or(0);
+            let bits = self.words.get(word as usize);
             if let Some(words) = by_use.get_mut(bits.count_ones() as usize) {
                 words.push(word);
             }
@@ -60,10 +95,7 @@ impl Slots {
             self.make_order();
         }
         while let Some(word) = self.order.get(self.turn).map(|word| *word as usize) {
-            if word >= self.words.len() {
-                self.words.resize(word + 1, 0);
-            }
-            if self.words.get(word).is_some_and(|bits| *bits != u64::MAX) {
+            if self.words.get(word) != u64::MAX {
                 return Some(word);
             }
             self.turn += 1;
@@ -73,14 +105,9 @@ impl Slots {
 
     /// Returns the first word with a free slot from the cursor on, or a new one.
     fn next_of_all(&mut self) -> usize {
-        let start = self.cursor;
-        let free = |words: &[u64]| words.iter().position(|word| *word != u64::MAX);
-        let found = self.words.get(start..).and_then(free).map(|ahead| start + ahead);
-        let word =
-            found.or_else(|| self.words.get(..start).and_then(free)).unwrap_or(self.words.len());
-        if word == self.words.len() {
-            self.words.push(0);
-        }
+        let (start, end) = (self.cursor, self.words.len);
+        let found = self.words.first_free(start..end);
+        let word = found.or_else(|| self.words.first_free(0..start)).unwrap_or(end);
         self.cursor = word;
         word
     }
@@ -88,7 +115,7 @@ impl Slots {
     /// Takes a free slot. Returns `None` if all slot numbers are in use.
     pub(crate) fn take(&mut self) -> Option<Slot> {
         let word = self.next_in_order().unwrap_or_else(|| self.next_of_all());
-        let bits = self.words.get_mut(word)?;
+        let bits = self.words.get_mut(word);
         let bit = bits.trailing_ones();
         assert!(bit < u64::BITS, "a word that was found has a free slot");
         let slot = Slot::new(u32::try_from(word as u64 * 64 + u64::from(bit) + 1).ok()?)?;
@@ -100,30 +127,19 @@ impl Slots {
     /// Marks a slot as used. Returns whether it was free.
     pub(crate) fn claim(&mut self, slot: Slot) -> bool {
         let (word, bit) = Self::place(slot);
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
-        }
-        let Some(bits) = self.words.get_mut(word) else { return false };
+        let bits = self.words.get_mut(word);
         let was_free = *bits & bit == 0;
         *bits |= bit;
         self.in_use += u64::from(was_free);
         was_free
     }
 
-    /// Returns whether a slot is in use.
-    pub(crate) fn has(&self, slot: Slot) -> bool {
-        let (word, bit) = Self::place(slot);
-        self.words.get(word).is_some_and(|bits| bits & bit != 0)
-    }
-
     pub(crate) fn release(&mut self, slot: Slot) {
         let (word, bit) = Self::place(slot);
-        let bits = self.words.get_mut(word).filter(|bits| **bits & bit != 0);
-        assert!(bits.is_some(), "slot {} is in use until it is released", slot.number());
-        if let Some(bits) = bits {
-            *bits &= !bit;
-            self.in_use -= 1;
-        }
+        let bits = self.words.get_mut(word);
+        assert!(*bits & bit != 0, "slot {} is in use until it is released", slot.number());
+        *bits &= !bit;
+        self.in_use -= 1;
     }
 
     fn place(slot: Slot) -> (usize, u64) {
@@ -148,6 +164,17 @@ mod tests {
         assert_eq!(slots.take().map(Slot::number), Some(131));
         assert!(!slots.claim(Slot::new(7).unwrap()));
         assert!(slots.claim(Slot::new(1000).unwrap()));
+    }
+
+    #[test]
+    fn a_slot_far_from_all_others_takes_little_memory() {
+        let mut slots = Slots::default();
+        assert!(slots.claim(Slot::new(u32::MAX).unwrap()));
+        assert!(!slots.claim(Slot::new(u32::MAX).unwrap()));
+        let pieces = slots.words.pieces.iter().filter(|piece| piece.is_some()).count();
+        assert_eq!(pieces, 1);
+        assert_eq!(slots.take().map(Slot::number), Some(1), "those before it are free");
+        assert_eq!(slots.in_use(), 2);
     }
 
     #[test]

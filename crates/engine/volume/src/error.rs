@@ -244,6 +244,12 @@ impl fmt::Display for StopReason {
 }
 
 impl VolumeError {
+    /// The damage of a pool that has a content where the copy of the data store's header is. The
+    /// next copy would destroy it.
+    pub(crate) fn content_in_header() -> Self {
+        Self::Damaged { what: "a content where the copy of the data store's header is".to_owned() }
+    }
+
     /// Wraps an error of a disk. An error of a full disk becomes [`Self::NoSpace`].
     pub(crate) fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {

@@ -1,20 +1,27 @@
-//! Disks in memory for the fuzz targets that open a pool, and the small pool with which they begin.
+//! Disks in memory for the fuzz targets that open a pool, and the use of a pool.
 
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::testing::MemoryDisk;
-use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, PoolOptions, Tuning, repair_outlook};
+use gemelo_volume::{
+    LossChoice, Pool, RepairOptions, Tuning, Volume, repair_outlook_within, repair_within,
+};
 use std::sync::Arc;
 
 /// Greatest length of a disk in bytes. A pool that needs more has misread its metadata.
 const MAX_BYTES: u64 = 64 << 20;
-/// Block size of the pool in bytes.
+/// Block size of the pools in bytes.
 pub(crate) const BLOCK_BYTES: usize = 512;
-/// Size of each volume in blocks.
-const VOLUME_BLOCKS: u64 = 2100;
+/// Memory of a repair in bytes.
+const REPAIR_BYTES: u64 = 4 << 20;
+/// Most blocks of a volume that are read at its beginning.
+const READ_BLOCKS: u64 = 2200;
+/// Blocks of a read.
+const BLOCKS_AT_ONCE: usize = 64;
+/// Most extents of a volume that are listed.
+const EXTENTS: usize = 3000;
 
 /// Makes a disk with these bytes.
 pub(crate) fn disk_of(bytes: Vec<u8>) -> Arc<MemoryDisk> {
@@ -23,85 +30,136 @@ pub(crate) fn disk_of(bytes: Vec<u8>) -> Arc<MemoryDisk> {
 
 /// Returns a tuning without background work, so that a run repeats exactly.
 pub(crate) fn tuning() -> Tuning {
-    Tuning { verify_reads: true, background: false, ..Tuning::default() }
+    Tuning {
+        verify_reads: true,
+        background: false,
+        cache_bytes: 256 << 10,
+        content_cache_bytes: Some(0),
+        ..Tuning::default()
+    }
 }
 
-/// Makes a small pool and returns its data and metadata. It has volumes with shared and repeated
-/// blocks, a checkpoint, and a journal with later commits.
-pub(crate) fn small_pool(policy: Policy) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
-    let (data, metadata) = (disk_of(Vec::new()), disk_of(Vec::new()));
-    let disks = PoolDisks::new(data.clone(), metadata.clone());
-    let options = PoolOptions {
-        block_bytes: BLOCK_BYTES as u32,
-        capacity_bytes: 300 * BLOCK_BYTES as u64,
-        journal_bytes: Some(64 << 10),
-        policy,
-        ..PoolOptions::default()
+/// Writes to a volume, if there is one of this name.
+pub(crate) fn write(pool: &Pool, name: &str, offset: u64, data: &[u8]) {
+    let Ok(volume) = pool.volume(name) else { return };
+    let operation = Operation::Write { offset, data, durability: Durability::Flushed };
+    volume.execute(&mut [Request { operation, outcome: Ok(()) }]);
+}
+
+fn open(disks: &PoolDisks, tuning: Tuning) -> Option<Pool> {
+    Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())).ok()
+}
+
+/// Reads the beginning of a volume, and the blocks after it that have contents.
+fn read_all(volume: &Volume, size_bytes: u64) {
+    let mut buffer = vec![0; BLOCKS_AT_ONCE * BLOCK_BYTES];
+    let mut read = |offset| {
+        let operation = Operation::Read { offset, buffer: &mut buffer };
+        volume.execute(&mut [Request { operation, outcome: Ok(()) }]);
     };
-    Pool::format(&disks, &options)?;
-    let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
-    let size_bytes = VOLUME_BLOCKS * BLOCK_BYTES as u64;
-    pool.create_volume("one", size_bytes, DedupMode::Inline)?;
-    pool.create_volume("two", size_bytes, DedupMode::Off)?;
-    for round in 0..2 {
-        for (place, name) in ["one", "two", "one"].into_iter().enumerate() {
-            write(
-                &pool,
-                name,
-                (place as u64 * 7 + round * 1030) * BLOCK_BYTES as u64,
-                round as u8 + 1,
-            );
-        }
-        pool.flush()?;
-        if round == 0 {
-            pool.snapshot_volume("one", "three")?;
-            pool.checkpoint()?;
+    let end = size_bytes.min(READ_BLOCKS * BLOCK_BYTES as u64);
+    (0..end).step_by(BLOCKS_AT_ONCE * BLOCK_BYTES).for_each(&mut read);
+    let _ = volume.extents(0, size_bytes, EXTENTS);
+    let Ok(extents) = volume.extents(end, size_bytes.saturating_sub(end), EXTENTS) else { return };
+    let mut offset = end;
+    for extent in extents.into_iter().take(BLOCKS_AT_ONCE) {
+        read(offset);
+        offset = offset.saturating_add(extent.length);
+    }
+}
+
+/// Looks at all of a pool without writing: figures, spaces, every block.
+fn look(disks: &PoolDisks) {
+    let Some(pool) = open(disks, Tuning { read_only: true, ..tuning() }) else { return };
+    let _ = (pool.stat(), pool.prove(3), pool.snapshot_space(&StopFlag::new()));
+    for summary in pool.volumes() {
+        let name = &summary.record.name;
+        let _ = pool.volume_space(name, &StopFlag::new());
+        if let Ok(volume) = pool.volume(name) {
+            read_all(&volume, summary.record.size_bytes);
         }
     }
-    pool.rename_volume("two", "second")?;
-    pool.resize_volume("one", size_bytes / 2)?;
-    pool.flush()?;
-    // The pool is not closed, so the commits after the checkpoint stay in the journal.
-    drop(pool);
-    Ok((data.image(), metadata.image()))
+    let _ = pool.close();
 }
 
-fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
-    let Ok(volume) = pool.volume(name) else { return };
-    let data: Vec<u8> =
-        (0..12).flat_map(|block| [seed.wrapping_add(block % 5); BLOCK_BYTES]).collect();
-    let durability = Durability::Flushed;
-    volume.execute(&mut [Request {
-        operation: Operation::Write { offset, data: &data, durability },
-        outcome: Ok(()),
-    }]);
+/// Writes to all volumes of a pool, and reads them. Returns whether the pool took everything.
+fn change(disks: &PoolDisks) -> bool {
+    let Some(pool) = open(disks, tuning()) else { return false };
+    if pool.is_read_only() {
+        return false;
+    }
+    let _ = pool.stat();
+    for (seed, summary) in pool.volumes().into_iter().enumerate() {
+        let name = &summary.record.name;
+        let data: Vec<u8> =
+            (0..12).flat_map(|block| [seed as u8 ^ (block % 5); BLOCK_BYTES]).collect();
+        write(&pool, name, BLOCK_BYTES as u64 / 2, &data);
+        if let Ok(volume) = pool.volume(name) {
+            read_all(&volume, summary.record.size_bytes);
+        }
+    }
+    if let Some(summary) = pool.volumes().last() {
+        let name = &summary.record.name;
+        let _ = (pool.snapshot_volume(name, "a snapshot"), pool.remove_volume(name));
+    }
+    let _ = (pool.gc(None, &Silent, &StopFlag::new()), pool.checkpoint());
+    pool.close().is_ok()
 }
 
-/// Checks, opens and uses a pool with this data and metadata. Any of these steps may fail with an
-/// error. A pool that the checker found clean must be clean after use as well.
+fn checked(disks: &PoolDisks) -> Option<CheckReport> {
+    check(disks, CheckOptions { data: true }, &Silent, &StopFlag::new()).ok()
+}
+
+/// Checks, opens, reads, uses and repairs a pool. `disks` makes the pool anew. Any of these steps
+/// may fail with an error, but a pool that the checker found clean opens, takes changes and stays
+/// clean, and so does one that was repaired.
 ///
 /// # Panics
-/// Panics if a clean pool is damaged after use.
-pub(crate) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
-    let disks = PoolDisks::new(disk_of(data), disk_of(metadata));
-    let checked = || check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
-    let was_clean = checked().is_ok_and(|report| report.is_clean());
-    if !was_clean {
-        let _ = repair_outlook(&disks, true, &Silent, &StopFlag::new());
+/// Panics if a clean or repaired pool is damaged.
+pub(crate) fn use_pool(disks: impl Fn() -> PoolDisks) {
+    let pool = disks();
+    let before = checked(&pool);
+    let was_clean = before.as_ref().is_some_and(CheckReport::is_clean);
+    look(&pool);
+    let outlook = (!was_clean)
+        .then(|| repair_outlook_within(REPAIR_BYTES, &pool, true, &Silent, &StopFlag::new()).ok());
+    if change(&pool) || was_clean {
+        let after = checked(&pool);
+        let is_clean = after.as_ref().is_some_and(CheckReport::is_clean);
+        assert!(!was_clean || is_clean, "a clean pool is damaged after use: {after:?}");
     }
-    let opened = Pool::open_disks(disks.clone(), tuning(), Arc::new(SystemClock::new()));
-    let Ok(pool) = opened else { return };
-    for summary in pool.volumes() {
-        write(&pool, &summary.record.name, BLOCK_BYTES as u64 / 2, 9);
-        let Ok(volume) = pool.volume(&summary.record.name) else { continue };
-        let mut buffer = vec![0; 64 * BLOCK_BYTES];
-        let operation = Operation::Read { offset: 0, buffer: &mut buffer };
-        volume.execute(&mut [Request { operation, outcome: Ok(()) }]);
-        let _ = volume.extents(0, summary.record.size_bytes, 100);
+    let can_skip = outlook.flatten().is_some_and(|outlook| outlook.skip.is_some());
+    let choices = [LossChoice::RollBack, LossChoice::Skip];
+    for choice in choices.into_iter().take(if can_skip { 2 } else { 1 }) {
+        repair_and_use(&disks(), choice, before.as_ref());
     }
-    let closed = pool.close();
-    if was_clean && closed.is_ok() {
-        let report = checked();
-        assert!(report.as_ref().is_ok_and(CheckReport::is_clean), "after use: {report:?}");
+}
+
+fn repair_and_use(pool: &PoolDisks, choice: LossChoice, before: Option<&CheckReport>) {
+    let options = RepairOptions { data: true, choice };
+    if repair_within(REPAIR_BYTES, pool, options, &Silent, &StopFlag::new()).is_err() {
+        return;
     }
+    for when in ["a repair", "use of the repaired pool"] {
+        let after = checked(pool);
+        let is_clean = after.as_ref().is_some_and(CheckReport::is_clean);
+        assert!(
+            is_clean,
+            "after {when}: {:?}, before: {:?}",
+            problems(after.as_ref()),
+            problems(before)
+        );
+        if when == "a repair" {
+            assert!(
+                change(pool),
+                "a repaired pool takes no changes; before: {:?}",
+                problems(before)
+            );
+        }
+    }
+}
+
+/// The first problems of a report.
+fn problems(report: Option<&CheckReport>) -> Option<Vec<&str>> {
+    Some(report?.problems.iter().take(4).map(|problem| problem.what.as_str()).collect())
 }

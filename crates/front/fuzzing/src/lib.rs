@@ -229,15 +229,9 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "nbd_server", seeds: &[], run: Made(nbd::server, nbd::server_seeds) },
     FuzzTarget { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },
     FuzzTarget { name: "vhost_queue", seeds: &[], run: Made(vhost::queue, vhost::queue_seeds) },
-    FuzzTarget {
-        name: "pool_superblock",
-        seeds: &[],
-        run: Made(pool::superblock, pool::patch_seeds),
-    },
     FuzzTarget { name: "packed_block", seeds: &[], run: Made(packed::block, packed::seeds) },
-    FuzzTarget { name: "pool_root", seeds: &[], run: Made(pool::root, pool::patch_seeds) },
+    FuzzTarget { name: "pool_forged", seeds: &[], run: Made(pool::forged, pool::forged_seeds) },
     FuzzTarget { name: "pool_table", seeds: &[], run: Made(pool::table, pool::table_seeds) },
-    FuzzTarget { name: "pool_pages", seeds: &[], run: Made(pool::pages, pool::patch_seeds) },
     FuzzTarget { name: "pool_changes", seeds: &[], run: Made(pool::changes, pool::change_seeds) },
     FuzzTarget { name: "pool_damage", seeds: &[], run: Made(pool::damage, pool::patch_seeds) },
 ];
@@ -258,10 +252,15 @@ impl FuzzTarget {
         matches!(self.run, Text(_))
     }
 
-    /// Returns whether a run takes about a millisecond. Other runs take microseconds.
+    /// The relative time of a run: 1 for microseconds, more for those that connect to a server or
+    /// open a pool.
     #[must_use]
-    pub const fn is_slow(&self) -> bool {
-        matches!(self.run, Made(..))
+    pub fn cost(&self) -> u64 {
+        match self.run {
+            Made(..) if self.name.starts_with("pool_") => 75,
+            Made(..) => 5,
+            Bytes(_) | Text(_) => 1,
+        }
     }
 
     /// Runs the parser on the bytes of a fuzzer.
@@ -278,6 +277,13 @@ impl FuzzTarget {
             }
         }
     }
+}
+
+/// The number of kinds of pools that the targets of pools have. The first byte of their inputs
+/// selects one.
+#[must_use]
+pub fn pool_kinds() -> usize {
+    pool::kinds()
 }
 
 /// Runs the target of this name. Does nothing if the name is unknown.

@@ -1,10 +1,10 @@
 //! Fuzz targets for NBD: the decoders, a server with arbitrary clients, a client with arbitrary
 //! servers.
 
-use crate::disk::{disk_of, small_pool, tuning};
+use crate::disk::tuning;
+use crate::pool::disks_of_a_pool;
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{Export, ExportTable};
-use gemelo_format::Policy;
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
 use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig};
 use gemelo_nbd::wire::{
@@ -16,7 +16,6 @@ use gemelo_nbd::wire::{
     encode_block_status_header, encode_error_chunk, encode_greeting, encode_listed_export,
     encode_meta_context, encode_offset_data_header,
 };
-use gemelo_store::PoolDisks;
 use gemelo_volume::Pool;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -78,11 +77,10 @@ static DIRECTORY: LazyLock<Option<PathBuf>> =
 static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 
 fn serve() -> anyhow::Result<PathBuf> {
-    let (data, metadata) = small_pool(Policy::Compact)?;
-    let disks = PoolDisks::new(disk_of(data), disk_of(metadata));
+    let disks = disks_of_a_pool().ok_or(ErrorKind::NotFound).map_err(std::io::Error::from)?;
     let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
     let exports = ExportTable::new();
-    for name in ["one", "second", "three"] {
+    for name in ["one", "other", "three"] {
         exports.insert(Export::new(name, Arc::new(pool.volume(name)?)));
     }
     let path =

@@ -205,7 +205,10 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
         let at_once = self.pages.max_fetched().clamp(1, REPLAYED_AT_ONCE);
         for some in changes.chunks(at_once) {
             self.read_ahead_of_replay(some);
-            self.apply(some, freed)?;
+            for change in some {
+                self.check_stored_block(change)?;
+                self.apply_one(change, freed)?;
+            }
         }
         Ok(())
     }

@@ -166,7 +166,7 @@ fn walk_node(
     shape: &mut LeafShape<'_>,
     visitor: &mut dyn Visitor,
 ) -> Result<ControlFlow<()>> {
-    if !visitor.node(at)? {
+    if !visitor.node(at, keys(level, first, shape.keys))? {
         return Ok(ControlFlow::Continue(()));
     }
     if level == 0 && !visitor.wants_values() {

@@ -181,7 +181,7 @@ struct Walk<'w> {
 
 impl Walk<'_> {
     fn node(&mut self, at: NodeRef, level: u8, keys: (u64, u64)) -> Result<ControlFlow<()>> {
-        if !self.visitor.node(at)? {
+        if !self.visitor.node(at, keys.0..keys.1)? {
             return Ok(ControlFlow::Continue(()));
         }
         if level == 0 && !self.visitor.wants_values() {

@@ -52,7 +52,7 @@ impl<'c, L: Layout> StoredCounts<'c, L> {
     }
 
     /// The counts of PBNs, or [`MANY`] for as many references and more.
-    fn small_counts(&mut self, pbns: &[u64]) -> Vec<Result<u32>> {
+    pub(super) fn small_counts(&mut self, pbns: &[u64]) -> Vec<Result<u32>> {
         // Neighbours are in one group.
         let mut groups: Vec<u64> = pbns.iter().map(|pbn| CountAt::of(*pbn).group).collect();
         groups.dedup();

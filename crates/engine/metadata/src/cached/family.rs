@@ -207,7 +207,11 @@ impl<L: Layout> CachedBackend<L> {
         let ids: Vec<VolumeId> = self.volumes.keys().copied().collect();
         let mut first = Vec::new();
         for id in &ids {
-            match self.volume(*id)?.place.before {
+            let volume = self.volume(*id)?;
+            if volume.place.left > 0 && !volume.record.is_hidden {
+                return Err(wrong());
+            }
+            match volume.place.before {
                 None => first.push(*id),
                 Some(before) => {
                     let after = &mut self.volumes.get_mut(&before).ok_or_else(wrong)?.place.after;

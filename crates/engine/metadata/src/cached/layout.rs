@@ -205,8 +205,9 @@ impl IndexEdit {
 
 /// Receives the contents of a tree in order.
 pub(crate) trait Visitor {
-    /// Receives a page before the pages below it. Returns whether the walk goes on below it.
-    fn node(&mut self, _at: NodeRef) -> Result<bool> {
+    /// Receives a page, and the keys that may be in it, before the pages below it. Returns whether
+    /// the walk goes on below it.
+    fn node(&mut self, _at: NodeRef, _keys: Range<u64>) -> Result<bool> {
         Ok(true)
     }
 
@@ -351,7 +352,7 @@ impl<F: FnMut(u64, u128)> Visitor for Values<F> {
 pub(super) struct Retire<'p>(pub(super) &'p Pages);
 
 impl Visitor for Retire<'_> {
-    fn node(&mut self, at: NodeRef) -> Result<bool> {
+    fn node(&mut self, at: NodeRef, _keys: Range<u64>) -> Result<bool> {
         self.0.retire(at.slot);
         Ok(true)
     }

@@ -9,31 +9,49 @@ use super::pages::Pages;
 use super::parents::Parents;
 use super::{CachedBackend, CachedVolume, Version, image};
 use crate::error::{MetadataError, Result};
-use crate::slots::Slots;
 use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
 use gemelo_base::locks::Mutex;
 use gemelo_base::units::format_counted;
 use gemelo_format::{NodeRef, Part, PoolSeed, Root, Slot, StoreTable, Tree, read_chain};
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// The pages of maps, some of which share them.
 #[derive(Default)]
 pub(super) struct MapPages {
-    slots: Slots,
+    /// The checksum and the LBNs of each page. They are the same in all maps that share it.
+    known: HashMap<Slot, (u64, Range<u64>)>,
     pub(super) parents: Parents,
 }
 
 impl MapPages {
-    /// Marks a page of a map as used. Returns whether it is a new one, with the pages below it.
-    fn claim(&mut self, pages: &Pages, at: NodeRef) -> Result<bool> {
-        if self.slots.claim(at.slot) {
-            claim(pages, at.slot)?;
-            return Ok(true);
+    /// Marks a page of a map as used.
+    fn claim(&mut self, pages: &Pages, at: NodeRef, lbns: &Range<u64>) -> Result<Claimed> {
+        match self.known.entry(at.slot) {
+            Entry::Vacant(new) => {
+                claim(pages, at.slot)?;
+                new.insert((at.checksum, lbns.clone()));
+                Ok(Claimed::New)
+            }
+            Entry::Occupied(known) => {
+                self.parents.add(NodeKey::Page(at.slot));
+                let (checksum, known) = known.get();
+                let is_same = (*checksum, known) == (at.checksum, lbns);
+                Ok(if is_same { Claimed::Shared } else { Claimed::Elsewhere })
+            }
         }
-        self.parents.add(NodeKey::Page(at.slot));
-        Ok(false)
     }
+}
+
+/// The outcome of a claim of a page of a map.
+enum Claimed {
+    /// It is a new one, with the pages below it.
+    New,
+    /// Another map has it in the same place.
+    Shared,
+    /// A map has it in another place, or with another checksum.
+    Elsewhere,
 }
 
 /// Marks the slots of a tree as used.
@@ -60,11 +78,17 @@ impl<'c> Claim<'c> {
 }
 
 impl Visitor for Claim<'_> {
-    fn node(&mut self, at: NodeRef) -> Result<bool> {
+    fn node(&mut self, at: NodeRef, keys: Range<u64>) -> Result<bool> {
         self.last = Some(at);
-        match &mut self.maps {
-            Some(maps) => maps.claim(self.pages, at),
-            None => claim(self.pages, at.slot).map(|()| true),
+        let Some(maps) = &mut self.maps else { return claim(self.pages, at.slot).map(|()| true) };
+        match maps.claim(self.pages, at, &keys)? {
+            Claimed::New => Ok(true),
+            Claimed::Shared => Ok(false),
+            // A checkpoint does not write this, and it is unknown which place is right.
+            Claimed::Elsewhere => {
+                let slot = at.slot.number();
+                Err(MetadataError::damaged(format!("slot {slot} is used in two ways")))
+            }
         }
     }
 
@@ -77,7 +101,7 @@ impl Visitor for Claim<'_> {
     }
 
     fn wants(&self, at: NodeRef) -> bool {
-        self.maps.as_ref().is_none_or(|maps| !maps.slots.has(at.slot))
+        self.maps.as_ref().is_none_or(|maps| !maps.known.contains_key(&at.slot))
     }
 
     fn lost(&mut self, keys: Range<u64>, _error: MetadataError) -> Result<()> {
@@ -119,7 +143,7 @@ impl<L: Layout> CachedBackend<L> {
         }
         backend.table = chain.slots;
         Self::check_table(home, root, &table)?;
-        backend.list_volumes(&table)?;
+        backend.list_volumes(&table, salvages)?;
         if salvages {
             backend.salvage(&table, damage)?;
         } else {
@@ -149,7 +173,9 @@ impl<L: Layout> CachedBackend<L> {
         }
     }
 
-    fn list_volumes(&mut self, table: &StoreTable) -> Result<()> {
+    /// Takes the volumes of a table. A salvage counts all references anew, so it needs no order of
+    /// them, and drops one that cannot be.
+    fn list_volumes(&mut self, table: &StoreTable, salvages: bool) -> Result<()> {
         for volume in &table.volumes {
             let new = CachedVolume {
                 mapped: volume.mapped,
@@ -165,7 +191,13 @@ impl<L: Layout> CachedBackend<L> {
                 )));
             }
         }
-        self.link_families()
+        match self.link_families() {
+            Err(MetadataError::Damaged { .. }) if salvages => {
+                self.volumes.values_mut().for_each(|volume| volume.place = Place::default());
+                Ok(())
+            }
+            linked => linked,
+        }
     }
 
     fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {

@@ -6,13 +6,15 @@
 //! memory is needed for what is lost or changes. An index on disk is computed from the records,
 //! which are written anew with it.
 
+use super::counts::StoredCounts;
 use super::layout::{IndexState, Layout, Retire, Values, Visitor};
 use super::load::{Claim, MapPages};
 use super::{CachedBackend, DELTA_SHARE};
 use crate::Damage;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, MapEntry, NodeRef, Part, Pbn, StoreTable, Tree, VolumeId, WordForm,
+    Fingerprint, Identity, Lbn, MANY, MapEntry, NodeRef, Part, Pbn, StoreTable, Tree, VolumeId,
+    WordForm, counted_pbns,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
@@ -172,6 +174,32 @@ impl<L: Layout> CachedBackend<L> {
         }
         self.physical = found.used;
         wrong.into_iter().for_each(|(pbn, count)| _ = self.active.counts.insert(pbn, count));
+        self.drop_impossible_counts()
+    }
+
+    /// Drops the counts of blocks that the data store does not have, and large counts of blocks
+    /// whose small count says that they have few references.
+    fn drop_impossible_counts(&mut self) -> Result<()> {
+        let pages = Arc::clone(&self.pages);
+        let (mut impossible, mut large) = (Vec::new(), Vec::new());
+        let mut small = Values(|group: u64, counts: u128| {
+            let pbns = counted_pbns(group, counts).map(|(pbn, _)| pbn);
+            let has =
+                |pbn: &u64| Pbn::new(*pbn).is_some_and(|pbn| self.store.has(pbn, self.data_blocks));
+            impossible.extend(pbns.filter(|pbn| !has(pbn)));
+        });
+        L::walk(&pages, &self.version.counts, Part::Counts, 0, &mut small)?;
+        let mut visitor = Values(|pbn: u64, _: u128| large.push(pbn));
+        L::walk(&pages, &self.version.many, Part::Many, 0, &mut visitor)?;
+        let mut stored = StoredCounts::<L>::new(&pages, &self.version);
+        for some in large.chunks(LBNS_AT_ONCE as usize) {
+            for (pbn, count) in some.iter().zip(stored.small_counts(some)) {
+                if !count.is_ok_and(|count| count == MANY) {
+                    self.lost.push((Part::Many, *pbn..*pbn + 1));
+                }
+            }
+        }
+        impossible.into_iter().for_each(|pbn| _ = self.active.counts.insert(pbn, 0));
         Ok(())
     }
 

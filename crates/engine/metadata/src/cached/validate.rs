@@ -63,8 +63,9 @@ impl<L: Layout> CachedBackend<L> {
         let mut shared = Vec::new();
         for change in changes {
             match change {
-                Change::Store { volume, lbn, .. } => {
+                Change::Store { volume, lbn, pbn, .. } => {
                     by_volume.entry(*volume).or_default().push(*lbn);
+                    shared.push(pbn.number());
                 }
                 Change::Share { volume, lbn, pbn, .. } => {
                     by_volume.entry(*volume).or_default().push(*lbn);
@@ -86,7 +87,22 @@ impl<L: Layout> CachedBackend<L> {
         }
     }
 
+    /// Fails if a commit of the journal stores to a block to which something refers. The allocation
+    /// of blocks sees to it elsewhere.
+    pub(super) fn check_stored_block(&self, change: &Change) -> Result<()> {
+        let Change::Store { pbn, .. } = change else { return Ok(()) };
+        self.check_pbn(*pbn)?;
+        if !self.is_counting || self.count(pbn.number())? == 0 {
+            return Ok(());
+        }
+        let number = pbn.number();
+        Err(MetadataError::damaged(format!("a commit stores to block {number}, which is in use")))
+    }
+
     pub(super) fn check_unused(&self, id: VolumeId) -> Result<()> {
+        if !id.is_possible() {
+            return Err(MetadataError::damaged(format!("no volume can have the id {id}")));
+        }
         match self.volumes.contains_key(&id) {
             false => Ok(()),
             true => Err(MetadataError::damaged(format!("the metadata have volume {id} twice"))),

@@ -44,7 +44,8 @@ type Damaged = BTreeSet<Expected>;
 
 /// Judges the contents: those that may have been used again since the state that is left, those
 /// beyond the end of the data disk, and with `data` all of them. Computes fingerprints that were
-/// lost, or that a lost commit may have replaced. Looks for copies of what is damaged.
+/// lost, or that a lost commit may have replaced, and with `data` those that differ from their
+/// records. Looks for copies of what is damaged.
 pub(super) fn assess(
     judge: &mut Judge,
     recovered: &Recovered,
@@ -52,6 +53,7 @@ pub(super) fn assess(
     progress: (&dyn Monitor, &StopFlag),
 ) -> Result<Assessment> {
     let mut assessment = Assessment::default();
+    judge.checks_records = extent.data;
     let (mut damaged, mut wounds) = (Damaged::new(), judge.no_wounds());
     let mut next = Some(0);
     while let Some(first) = next {
@@ -153,6 +155,8 @@ pub(super) struct Judge {
     content: Vec<u8>,
     /// Blocks that the data store is long enough for.
     present: u64,
+    /// Compares the fingerprints of all contents with their records.
+    checks_records: bool,
 }
 
 impl Judge {
@@ -167,6 +171,7 @@ impl Judge {
             seed: PoolSeed::of(superblock),
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             content: vec![0; superblock.block_bytes as usize],
+            checks_records: false,
         })
     }
 
@@ -257,7 +262,7 @@ impl Judge {
             return Ok(Look::Lost);
         }
         let is_record_lost = backend.is_record_lost(pbn);
-        let doubtful = match recovered.has_lost_history {
+        let doubtful = match recovered.has_lost_history || self.checks_records {
             true => recorded(backend, pbn)?,
             false => None,
         };

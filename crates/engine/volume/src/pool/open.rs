@@ -338,7 +338,17 @@ fn space_of(
 ) -> Result<ContentSpace> {
     let mut space = ContentSpace::new(superblock.store, backend.totals().data_blocks);
     superblock.header_copy.into_iter().for_each(|block| space.claim_block(block));
-    match space.claim_visited(|claim| backend.visit_used(Pbn::FIRST, claim)) {
+    let mut is_in_header = false;
+    let visited = space.claim_visited(|claim| {
+        backend.visit_used(Pbn::FIRST, &mut |pbn| {
+            is_in_header |= superblock.is_in_header_copy(pbn);
+            claim(pbn);
+        })
+    });
+    if is_in_header {
+        return Err(VolumeError::content_in_header());
+    }
+    match visited {
         // No block can be written while it is unknown which blocks are free.
         Err(MetadataError::Damaged { what }) => damage.lost.push(what),
         other => other?,
@@ -353,8 +363,7 @@ fn start(engine: &Arc<Engine>, began_ns: u64) -> Result<Vec<Worker>> {
     let _ = engine.reserve_slots();
     let end_ns = began_ns.saturating_add(MAX_INDEX_NS);
     let is_late = || engine.has_background() && engine.now_ns() >= end_ns;
-    // A damaged page keeps the pool from taking changes, which `stopped` tells, and nothing else.
-    // The background goes on where a page could not be read.
+    // Damage keeps the pool from taking changes, and `stopped` tells it. The background goes on.
     let _ = engine.complete_index(&is_late);
     if !engine.has_background() {
         // A clean-up that fails here is done at the next opening.

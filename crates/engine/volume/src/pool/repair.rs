@@ -55,6 +55,7 @@ pub fn repair_within(
 ) -> Result<RepairPlan> {
     let tuning = tuning_within(memory_bytes);
     let mut recovered = recover(disks, Some(options.choice), &tuning)?;
+    check_header_copy(&recovered)?;
     let mut judge = Judge::new(&recovered, disks.copies())?;
     let extent = Extent { data: options.data, memory_bytes };
     let assessment = assess(&mut judge, &recovered, extent, (monitor, stop))?;
@@ -124,7 +125,10 @@ pub fn repair_outlook_within(
     stop: &StopFlag,
 ) -> Result<RepairOutlook> {
     let tuning = tuning_within(memory_bytes);
-    let salvage = |choice| recover(disks, Some(choice), &tuning);
+    let salvage = |choice| {
+        let recovered = recover(disks, Some(choice), &tuning)?;
+        check_header_copy(&recovered).map(|()| recovered)
+    };
     let extent = Extent { data, memory_bytes };
     let mut recovered = match salvage(LossChoice::RollBack) {
         Ok(recovered) => recovered,
@@ -145,6 +149,15 @@ pub fn repair_outlook_within(
         skip = Some(plan(&mut recovered, &assessment));
     }
     Ok(RepairOutlook { lost_history, roll_back, skip, refusal: None })
+}
+
+/// Fails if a content is where the copy of the header would be written.
+fn check_header_copy(recovered: &Recovered) -> Result<()> {
+    let mut is_in_header = false;
+    recovered.backend.visit_used(Pbn::FIRST, &mut |pbn| {
+        is_in_header |= recovered.superblock.is_in_header_copy(pbn);
+    })?;
+    if is_in_header { Err(VolumeError::content_in_header()) } else { Ok(()) }
 }
 
 /// Marks blocks of the pool on two disks, which no process may have open, as damaged, so that their

@@ -34,7 +34,8 @@
 //! that others overtake it. A *discarded* range reads as bytes that no client wrote.
 //!
 //! *Rot* flips a bit of the medium, in a sector in use, whether or not it was synced. Reads get the
-//! flipped bit unless a write of the sector is still in the cache.
+//! flipped bit unless a write of the sector is still in the cache. Or a write lands in another place
+//! of its disk, which says that all is well.
 //!
 //! Both disks of a pool share one world: one count of calls, one seed.
 

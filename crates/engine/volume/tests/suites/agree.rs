@@ -58,8 +58,12 @@ fn changes(superblock: &Superblock, random: &mut Random) -> Vec<Change> {
         match random.below(14) {
             0..4 => {
                 fresh += 1;
-                let number = if random.below(20) == 0 { 1 << 34 } else { fresh };
-                let pbn = Pbn::new(number).unwrap();
+                let pbn = match random.below(20) {
+                    0 => Pbn::new(1 << 34).unwrap(),
+                    1 => used(random),
+                    2 if !stored.is_empty() => stored[random.below(stored.len() as u64) as usize],
+                    _ => Pbn::new(fresh).unwrap(),
+                };
                 stored.push(pbn);
                 Change::Store { volume, lbn, pbn, fingerprint: Fingerprint::NONE, checksum }
             }
@@ -73,7 +77,7 @@ fn changes(superblock: &Superblock, random: &mut Random) -> Vec<Change> {
             10 => Change::Suspect { pbn: used(random), is_suspect: true },
             11 => Change::Clone {
                 source: volume,
-                volume: VolumeId(2 + random.below(3) as u32),
+                volume: VolumeId([0, 2, 3, 3, 4, 4, 5, u32::MAX][random.below(8) as usize]),
                 name: "c".into(),
                 read_only: false,
                 created_s: None,
@@ -125,6 +129,12 @@ fn judge(crafted: &Simulation) -> (Vec<String>, Option<String>) {
         Ok(_) => None,
         Err(error) => Some(error.to_string()),
     };
+    if let Some(pool) = opened.ok().filter(|pool| !pool.is_read_only()) {
+        pool.close().unwrap();
+        let report = check(&crafted.disks(), CheckOptions::default(), &Silent, &StopFlag::new());
+        let report = report.unwrap();
+        assert!(report.is_clean(), "after a checkpoint: {:?}", report.problems);
+    }
     (lost.map(|problem| problem.what).collect(), refused)
 }
 
@@ -181,6 +191,52 @@ fn a_share_of_a_block_without_references_is_told_by_a_check() {
             let (told, error) = judge(&append(&closed, &changes));
             assert_eq!((told.is_empty(), error.is_none()), (is_good, is_good), "{changes:?}");
             assert!(is_good || told[0].contains("block 120"), "{told:?}");
+        }
+    }
+}
+
+/// A block that gets a content while something refers to it, in the checkpoint or since.
+#[test]
+fn a_store_to_a_block_in_use_is_told_by_a_check() {
+    let store = |lbn, pbn| Change::Store {
+        volume: VolumeId(1),
+        lbn: Lbn(lbn),
+        pbn: Pbn::new(pbn).unwrap(),
+        fingerprint: Fingerprint::NONE,
+        checksum: Checksum(7),
+    };
+    let unmap = |lbn| Change::Unmap { volume: VolumeId(1), first: Lbn(lbn), count: 1 };
+    for policy in Policy::ALL {
+        let closed = pool(policy, None);
+        for (changes, is_good) in [
+            (vec![store(20, 1)], false),
+            (vec![store(20, 120), store(21, 120)], false),
+            (vec![store(20, 120), store(20, 120)], false),
+            (vec![store(20, 120), unmap(20), store(21, 120)], true),
+            (vec![store(20, 120), store(20, 121), store(21, 120)], true),
+        ] {
+            let (told, error) = judge(&append(&closed, &changes));
+            assert_eq!((told.is_empty(), error.is_none()), (is_good, is_good), "{changes:?}");
+            assert!(is_good || told[0].contains("which is in use"), "{told:?}");
+        }
+    }
+}
+
+/// 0 stands for no volume, and no volume can follow the last number.
+#[test]
+fn a_volume_with_an_impossible_id_is_told_by_a_check() {
+    for policy in Policy::ALL {
+        let closed = pool(policy, None);
+        for (id, is_good) in [(0, false), (7, true), (u32::MAX - 1, true), (u32::MAX, false)] {
+            let clone = Change::Clone {
+                source: VolumeId(1),
+                volume: VolumeId(id),
+                name: "c".into(),
+                read_only: false,
+                created_s: None,
+            };
+            let (told, error) = judge(&append(&closed, &[clone]));
+            assert_eq!((told.is_empty(), error.is_none()), (is_good, is_good), "{id}: {told:?}");
         }
     }
 }

@@ -12,6 +12,9 @@
 //! compressed contents share, a flip destroys those that it hits. [`crate::common::simulated`]
 //! tells what rot does.
 //!
+//! Or one write of a pool at work lands in a wrong place of its disk. Any block may be unreadable
+//! then, the checker says so, and a repair leaves a sound pool.
+//!
 //! On disks with durable writes, a flip in the contents of the last commit may undo this commit, as
 //! if a crash had torn it. So their data rots in images only, and an image that loses its last
 //! commit by flips is not judged further.
@@ -20,7 +23,7 @@ use crate::common::collide::Collider;
 use crate::common::history::{NEVER, Rotten};
 use crate::common::judge::{Contents, History};
 use crate::common::repeat::Repeat;
-use crate::common::simulated::rot::{RotRate, rot_place};
+use crate::common::simulated::rot::{RotKind, RotRate, rot_place};
 use crate::common::simulated::{DATA, Fault, METADATA, Nature, Shot, Simulation};
 use crate::common::stored::{copies_of, destroyed};
 use crate::common::storm::{Storm, targets};
@@ -50,6 +53,8 @@ const MAX_BLOCKS: u64 = 24;
 const LIVES: u64 = 4;
 /// Pools of each policy. Each gives some 80 images.
 const POOLS: u64 = 30;
+/// Pools of each policy with a misdirected write.
+const MISDIRECTED_POOLS: u64 = 16;
 /// The modes of the volumes of a pool, in turns. The last pool is mixed, and modes are changed.
 const MODES: [&[DedupMode]; 4] = [
     &[DedupMode::Off],
@@ -88,6 +93,7 @@ struct Story {
     writes_durably: bool,
     /// The disk that rots.
     rots: usize,
+    kind: RotKind,
     tally: Tally,
 }
 
@@ -119,9 +125,28 @@ impl Story {
         let is_metadata = seed / MODES.len() as u64 % METADATA_ONE_IN == METADATA_ONE_IN - 1;
         let rots = if is_metadata { METADATA } else { DATA };
         let tally = Tally::default();
-        let story =
-            Self { random, tuning, collider, modes, compresses, writes_durably, rots, tally };
+        let story = Self {
+            random,
+            tuning,
+            collider,
+            modes,
+            compresses,
+            writes_durably,
+            rots,
+            kind: RotKind::Flip,
+            tally,
+        };
         (story, simulation)
+    }
+
+    /// The same story with a misdirected write of a disk instead of flips.
+    fn misdirected(self, rots: usize) -> Self {
+        Self { rots, kind: RotKind::Misdirect, ..self }
+    }
+
+    /// Returns whether contents alone are lost, and it is known which.
+    fn loses_contents(&self) -> bool {
+        self.rots == DATA && self.kind == RotKind::Flip
     }
 
     /// Runs the pool through all its lives.
@@ -129,13 +154,13 @@ impl Story {
         let mut history = History::new(&Contents::default());
         for life in 0..LIVES {
             // A damaged page of the metadata stays damaged, so metadata rot in the last life only.
-            let rots = match self.rots {
-                DATA => !self.writes_durably,
-                _ => life == LIVES - 1,
+            let rots = match self.loses_contents() {
+                true => !self.writes_durably,
+                false => life == LIVES - 1,
             };
             (simulation, history) = self.live(&simulation, &history, rots);
         }
-        if self.rots == DATA {
+        if self.loses_contents() {
             self.heal(&simulation, &history);
         } else {
             self.repair(&simulation);
@@ -177,7 +202,7 @@ impl Story {
         let rotten = simulation.take_rotten();
         self.tally.destroyed += rotten.len() as u64;
         let first_flip = rotten.first().map_or(NEVER, |rotten| rotten.at);
-        if self.rots == DATA {
+        if self.loses_contents() {
             history.add_rotten(rotten);
         } else if rots {
             history.allow_damaged_metadata();
@@ -191,8 +216,8 @@ impl Story {
         for Shot { at, images } in simulation.take_shots() {
             let images = images.map(|image| image.to_vec());
             history.forget(at);
-            match (self.rots, rots) {
-                (DATA, _) => self.judge_data(images, &mut history, at),
+            match (self.loses_contents(), rots) {
+                (true, _) => self.judge_data(images, &mut history, at),
                 (_, true) => self.judge_metadata(images, &history, (at, at >= first_flip)),
                 // In these lives the pool only grows old.
                 (_, false) => {}
@@ -205,11 +230,13 @@ impl Story {
     fn nature(&mut self, rots: bool) -> Nature {
         let slow_one_in = [0, 3, 10][self.random.below(3) as usize];
         let max_delay = Duration::from_micros([200, 600][self.random.below(2) as usize]);
-        let rot = match self.rots {
-            DATA => RotRate { which: DATA, one_in: 30, most: u64::MAX },
+        let (kind, which) = (self.kind, self.rots);
+        let (one_in, most) = match self.loses_contents() {
+            true => (30, u64::MAX),
             // Structures with a copy survive one flip, and not a flip in each copy.
-            disk => RotRate { which: disk, one_in: 60, most: 1 },
+            false => (60, 1),
         };
+        let rot = RotRate { kind, which, one_in, most };
         let rot = Some(rot).filter(|_| rots);
         Nature { slow_one_in, max_delay, error_one_in: 0, full_one_in: 0, shot_one_in: 9, rot }
     }
@@ -261,12 +288,15 @@ impl Story {
         history: &History,
         (at, has_flipped): (u64, bool),
     ) {
-        if !has_flipped {
+        if !has_flipped && self.kind == RotKind::Flip {
             self.flip(&mut images[METADATA]);
         }
         self.tally.images += 1;
         let simulation = Simulation::of_images(at, images);
+        let checked = check(&simulation.disks(), WITH_DATA, &Silent, &StopFlag::new());
+        let is_told = checked.is_err() || checked.is_ok_and(|report| !report.is_clean());
         let Ok(pool) = open_ticking(&simulation.disks(), self.tuning) else {
+            assert!(is_told, "a check passes a pool that does not open");
             self.tally.refused += 1;
             return;
         };
@@ -274,6 +304,7 @@ impl Story {
         history.check(&contents, at).unwrap_or_else(|why| {
             panic!("power cut at {at}, damage {:?}: {why}", pool.damage());
         });
+        assert!(is_told || contents.damaged_blocks() == 0, "a check passes blocks that are lost");
         self.tally.damaged_blocks += contents.damaged_blocks() as u64;
     }
 
@@ -359,6 +390,8 @@ fn commits(simulation: &Simulation) -> BTreeSet<(u64, Vec<u8>)> {
         .collect()
 }
 
+const WITH_DATA: CheckOptions = CheckOptions { data: true };
+
 fn check_pool(simulation: &Simulation, data: bool) -> CheckReport {
     check(&simulation.disks(), CheckOptions { data }, &Silent, &StopFlag::new()).unwrap()
 }
@@ -421,4 +454,19 @@ fn a_content_is_known_to_be_lost_when_its_second_part_is_written() {
     }
 }
 
+fn misdirect(policy: Policy) {
+    let first = first_seed();
+    let (mut images, mut misdirected) = (0, 0);
+    for seed in first..first + rounds(MISDIRECTED_POOLS) {
+        let _repeat = Repeat::of(seed);
+        let (story, simulation) = Story::new(policy, seed);
+        let tally = story.misdirected([DATA, METADATA][(seed % 2) as usize]).run(simulation);
+        images += tally.images;
+        misdirected += tally.destroyed;
+    }
+    eprintln!("{policy:?}: {misdirected} misdirected writes, {images} images");
+    assert!(misdirected > 0 || rounds(MISDIRECTED_POOLS) < MISDIRECTED_POOLS);
+}
+
+gemelo_format::test_each_policy!(a_misdirected_write_in_a_pool_at_work_is_told, misdirect);
 gemelo_format::test_each_policy!(rot_in_a_pool_at_work_gives_no_wrong_content, rot);

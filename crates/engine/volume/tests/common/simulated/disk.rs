@@ -95,7 +95,8 @@ impl SimulatedDisk {
                 _ => write.bytes.len(),
             };
             if bytes > 0 {
-                world.images[self.which].write(write.offset as usize, &write.bytes[..bytes]);
+                let place = world.landing_of(self.which, write.offset as usize, bytes);
+                world.images[self.which].write(place, &write.bytes[..bytes]);
             }
             if let Some(hit) = hit.as_ref().filter(|_| is_hit) {
                 write.outcome = Err(hit.error());

@@ -1,4 +1,4 @@
-//! Bits of the medium that flip while a pool works.
+//! Bits of the medium that flip while a pool works, and writes that land in a wrong place.
 
 use super::super::BLOCK;
 use super::super::medium::SECTOR;
@@ -10,20 +10,33 @@ const HEADER: &[u8] = b"GEMELODS";
 /// Sectors that are looked at to find one in use.
 const ROT_TRIES: u64 = 16;
 
-/// The rate at which bits of a disk flip.
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotKind {
+    /// A bit flips.
+    Flip,
+    /// A write lands in a wrong place, and its own place keeps what it had.
+    Misdirect,
+}
+
+/// The rate at which a disk rots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RotRate {
+    pub kind: RotKind,
     pub which: usize,
-    /// One call in this many that change a disk flips a bit.
+    /// One call in this many that change a disk flips a bit; one write in this many of the disk is
+    /// misdirected.
     pub one_in: u64,
-    /// The most flips.
+    /// The most that goes wrong.
     pub most: u64,
 }
 
 impl World {
     /// Flips a bit of a sector in use, if chance and the rate say so.
     pub(super) fn maybe_rot(&mut self) {
-        let Some(RotRate { which, one_in, most }) = self.nature.rot else { return };
+        let Some(RotRate { kind: RotKind::Flip, which, one_in, most }) = self.nature.rot else {
+            return;
+        };
         if self.rotten.len() as u64 >= most || self.random.below(one_in) > 0 {
             return;
         }
@@ -32,6 +45,22 @@ impl World {
         };
         let bit = self.random.below(8) as u8;
         self.rot(which, byte, bit);
+    }
+
+    /// The place at which a write lands: its own, unless chance and the rate say otherwise.
+    pub(super) fn landing_of(&mut self, which: usize, offset: usize, bytes: usize) -> usize {
+        let rate = self.nature.rot.filter(|rate| rate.kind == RotKind::Misdirect);
+        let Some(RotRate { one_in, most, .. }) = rate.filter(|rate| rate.which == which) else {
+            return offset;
+        };
+        let sectors = self.images[which].live.len().saturating_sub(bytes) / SECTOR;
+        let is_due = (self.rotten.len() as u64) < most && self.random.below(one_in) == 0;
+        if !is_due || sectors == 0 {
+            return offset;
+        }
+        let at = self.clock.fetch_add(1, Ordering::SeqCst);
+        self.rotten.push(Rotten { at, content: Vec::new().into() });
+        self.random.below(sectors as u64) as usize * SECTOR
     }
 
     fn rot(&mut self, which: usize, byte: usize, bit: u8) {

@@ -1,0 +1,116 @@
+//! Fuzz targets for the structs on the disks of a pool.
+//!
+//! A fuzzer does not guess checksums. The input therefore changes structs of small pools of every
+//! kind, all checksums are made correct, and the pool is checked, opened, used and repaired. The
+//! target `damage` leaves checksums wrong. The first byte of each input selects the pool.
+
+mod forge;
+mod sample;
+
+use crate::disk::use_pool;
+use forge::Forged;
+use gemelo_format::{Change, CommitOrder, PAGE_BYTES, Pbn, StoreTable};
+use gemelo_store::PoolDisks;
+use sample::{Sample, samples, selected};
+
+/// The number of kinds of pools.
+pub(crate) fn kinds() -> usize {
+    samples().len()
+}
+
+/// The disks of one of the pools, which has the volumes `one`, `other` and `three`.
+pub(crate) fn disks_of_a_pool() -> Option<PoolDisks> {
+    let (sample, _) = selected(&[0])?;
+    Some(Sample::disks(&sample.data, &sample.metadata))
+}
+
+/// Length of a patch in bytes: the index of a page (2), an offset in the page (2), the new byte
+/// (1).
+const PATCH_BYTES: usize = 5;
+
+/// Opens the pool with fields of any structs changed, and with correct checksums.
+pub(crate) fn forged(bytes: &[u8]) {
+    let Some((sample, edits)) = selected(bytes) else { return };
+    let Forged { data, metadata } = forge::apply(sample, edits);
+    use_pool(|| Sample::disks(&data, &metadata));
+}
+
+/// Opens the pool with another table of volumes and their pages.
+pub(crate) fn table(bytes: &[u8]) {
+    let Some((sample, stream)) = selected(bytes) else { return };
+    if let Some(table) = StoreTable::decode(stream) {
+        assert_eq!(
+            StoreTable::decode(&table.encode()).as_ref(),
+            Some(&table),
+            "a decoded table must survive encoding"
+        );
+    }
+    let metadata = forge::with_table(sample, stream);
+    use_pool(|| Sample::disks(&sample.data, &metadata));
+}
+
+/// Opens the pool with a further commit in the journal.
+pub(crate) fn changes(bytes: &[u8]) {
+    let Some((sample, payload)) = selected(bytes) else { return };
+    if let Some(changes) = Change::decode_all(payload, Pbn::new) {
+        let mut encoded = Vec::new();
+        changes.iter().for_each(|change| change.encode(&mut encoded));
+        assert_eq!(
+            Change::decode_all(&encoded, Pbn::new),
+            Some(changes),
+            "decoded changes must survive encoding"
+        );
+    }
+    for order in [CommitOrder::AfterContents, CommitOrder::BesideContents] {
+        let metadata = forge::with_commit(sample, payload, order);
+        use_pool(|| Sample::disks(&sample.data, &metadata));
+    }
+}
+
+/// Opens a pool with bytes changed anywhere in its metadata, and checksums left as they are.
+pub(crate) fn damage(bytes: &[u8]) {
+    let Some((sample, patches)) = selected(bytes) else { return };
+    let mut metadata = sample.metadata.clone();
+    let page_count = metadata.len() / PAGE_BYTES;
+    for [low, high, offset @ .., byte] in patches.as_chunks::<PATCH_BYTES>().0 {
+        let page = usize::from(u16::from_le_bytes([*low, *high])) % page_count.max(1);
+        let within = usize::from(u16::from_le_bytes(*offset)) % PAGE_BYTES;
+        forge::put(&mut metadata, page * PAGE_BYTES + within, &[*byte]);
+    }
+    use_pool(|| Sample::disks(&sample.data, &metadata));
+}
+
+/// Returns the encoded tables of the pools.
+pub(crate) fn table_seeds() -> Vec<Vec<u8>> {
+    let seed =
+        |(number, sample): (usize, &Sample)| [vec![number as u8], sample.table.encode()].concat();
+    samples().iter().enumerate().map(seed).collect()
+}
+
+/// Returns payloads of commits.
+pub(crate) fn change_seeds() -> Vec<Vec<u8>> {
+    let of_sample = |(number, sample): (usize, &Sample)| {
+        let payloads = sample.commits.iter().map(|commit| commit.payload.clone());
+        payloads.map(|payload| [vec![number as u8], payload].concat()).collect::<Vec<_>>()
+    };
+    let mut seeds: Vec<Vec<u8>> = samples().iter().enumerate().flat_map(of_sample).collect();
+    seeds.retain(|seed| seed.len() < 1000);
+    seeds.extend((0..samples().len()).map(|number| vec![number as u8]));
+    seeds
+}
+
+/// Returns inputs that change nothing or few bits of each pool.
+pub(crate) fn patch_seeds() -> Vec<Vec<u8>> {
+    let patches: [&[u8]; 4] = [&[], &[2], &[0, 0, 8, 1, 255], &[3, 2, 1, 0, 7, 1, 2, 3, 4, 5]];
+    let numbers = 0..samples().len() as u8;
+    numbers.flat_map(|number| patches.map(|patch| [&[number], patch].concat())).collect()
+}
+
+/// Returns inputs that change one field of each struct of each pool.
+pub(crate) fn forged_seeds() -> Vec<Vec<u8>> {
+    (0..samples().len() as u8)
+        .flat_map(|number| {
+            forge::seeds().into_iter().map(move |edit| [vec![number], edit].concat())
+        })
+        .collect()
+}

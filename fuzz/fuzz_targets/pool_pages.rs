@@ -1,5 +1,0 @@
-//! Fuzzes the parser `pool_pages` of `gemelo_fuzzing`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("pool_pages", bytes));
