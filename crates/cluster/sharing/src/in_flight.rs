@@ -1,8 +1,9 @@
 //! An intent in the ledger, until its fate is settled.
 
-use gemelo_domain::Intent;
 use gemelo_domain::codec::{Reader, Reason, Writer};
+use gemelo_domain::{Action, Intent, MemberId};
 use gemelo_format::Pbn;
+use std::collections::BTreeSet;
 
 /// The prefix of the keys of intents.
 pub(crate) const INTENT_PREFIX: &str = "i.";
@@ -22,6 +23,40 @@ impl InFlight {
             writer = writer.u32(pbn.map_or(0, Pbn::narrow));
         }
         writer.bytes(&self.intent.encode()).finish("")
+    }
+
+    /// Decodes the value of a key in the ledger of a member.
+    pub(crate) fn decode_of(member: MemberId, key: &str, value: &[u8]) -> Result<Self, Reason> {
+        let one = Self::decode(value)?;
+        if one.intent.member != member {
+            return Err("it is the intent of another member");
+        }
+        if intent_key(&one.intent) != key {
+            return Err("it is the intent of another key");
+        }
+        one.check_steps().map(|()| one)
+    }
+
+    /// Checks what holds for each intent of this crate: it has a content once, publishes a block
+    /// once, and releases a block where it gives a reference up.
+    fn check_steps(&self) -> Result<(), Reason> {
+        let (mut contents, mut blocks) = (BTreeSet::new(), BTreeSet::new());
+        for (step, released) in self.intent.steps.iter().zip(&self.released) {
+            let block = match step.change.action {
+                Action::Publish(pbn) => Some(pbn),
+                Action::Release | Action::Withdraw => *released,
+                _ => None,
+            };
+            let gives_up = matches!(step.change.action, Action::Release | Action::Withdraw);
+            let is_new = contents.insert(step.change.fingerprint.to_bytes());
+            if !is_new || !block.is_none_or(|pbn| blocks.insert(pbn)) {
+                return Err("it has a content or a block twice");
+            }
+            if released.is_some() && !gives_up {
+                return Err("it releases a block that it does not give up");
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn decode(value: &[u8]) -> Result<Self, Reason> {

@@ -13,8 +13,6 @@ use std::path::Path;
 
 /// Number of inputs for each target.
 const ROUNDS: u64 = 3000;
-/// Divisor of the number of inputs for slow targets.
-const SLOW: u64 = 5;
 /// Most changes to a valid input.
 const CHANGES: u64 = 8;
 /// Greatest length of an input in bytes.
@@ -94,8 +92,7 @@ fn no_parser_misbehaves() {
     for target in
         TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| target.name == *only))
     {
-        // A run of a slow target opens a pool or connects to a server.
-        fuzz(target, if target.is_slow() { rounds / SLOW } else { rounds });
+        fuzz(target, target.inputs(rounds));
     }
 }
 
