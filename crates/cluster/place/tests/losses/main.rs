@@ -20,6 +20,7 @@ mod ceph;
 mod base;
 mod case;
 mod faults;
+mod forged;
 mod in_tenure;
 mod matrix;
 mod on_ceph;
