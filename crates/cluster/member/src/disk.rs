@@ -139,7 +139,8 @@ impl ObjectDisk {
     /// fenced takes effect on it afterwards.
     pub(crate) fn settle(&self) -> Result<(), ObjectError> {
         let count = self.length().div_ceil(OBJECT_BYTES);
-        let mut numbers = (0..count).chain(self.marks_object()).peekable();
+        // A late flush mark names a commit that was durable, so it does no harm.
+        let mut numbers = (0..count).peekable();
         while numbers.peek().is_some() {
             let some = numbers.by_ref().take(LIST_OPERATIONS);
             let names: Vec<String> = some.map(|number| self.object(number)).collect();
@@ -165,11 +166,6 @@ impl ObjectDisk {
             MARKS_OBJECT => member_object(self.context.member),
             _ => self.which.object(self.context.member, number),
         }
-    }
-
-    /// Returns the object with the flush marks, if the disk has any.
-    fn marks_object(&self) -> Option<u64> {
-        (self.which == MemberDisk::Metadata).then_some(MARKS_OBJECT)
     }
 
     /// Records a length in the store. The caller holds the lock.

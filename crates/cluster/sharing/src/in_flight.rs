@@ -78,3 +78,45 @@ pub(crate) fn intent_key(intent: &Intent) -> String {
     let (shard, version) = (intent.shard, intent.receipt().0);
     format!("{INTENT_PREFIX}{:02}.{:08x}.{version:016x}", shard.depth(), shard.bits())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_domain::{Change, Shard, ShardHeader, ShardState, ShardView, plan};
+    use gemelo_format::Fingerprint;
+
+    const MEMBER: MemberId = MemberId(1);
+
+    fn in_flight(changes: &[(u8, Action)], released: &[Option<Pbn>]) -> InFlight {
+        let change = |(content, action): &(u8, Action)| Change {
+            fingerprint: Fingerprint::from_bytes([*content; 16]),
+            action: *action,
+        };
+        let changes: Vec<Change> = changes.iter().map(change).collect();
+        let header = ShardHeader::new(ShardState::Open);
+        let view = ShardView { header, entries: vec![None; changes.len()] };
+        let intent = plan(Shard::ALL, MEMBER, &view, &changes);
+        InFlight { intent, released: released.to_vec() }
+    }
+
+    #[test]
+    fn an_intent_belongs_to_its_member_and_key_and_has_each_content_and_block_once() {
+        let (one, two) = (Pbn::new(1).unwrap(), Pbn::new(2).unwrap());
+        let changes = [(1, Action::Publish(one)), (2, Action::Release)];
+        let good = in_flight(&changes, &[None, Some(two)]);
+        let (key, value) = (intent_key(&good.intent), good.encode());
+        assert_eq!(InFlight::decode_of(MEMBER, &key, &value).as_ref(), Ok(&good));
+        assert!(InFlight::decode_of(MemberId(2), &key, &value).is_err(), "of another member");
+        let other = key.replace("01", "02");
+        assert!(InFlight::decode_of(MEMBER, &other, &value).is_err(), "of another key");
+        let bad = [
+            in_flight(&[(1, Action::Share), (1, Action::Release)], &[None, None]),
+            in_flight(&[(1, Action::Publish(one)), (2, Action::Publish(one))], &[None, None]),
+            in_flight(&[(1, Action::Publish(one)), (2, Action::Release)], &[None, Some(one)]),
+            in_flight(&[(1, Action::Share)], &[Some(one)]),
+        ];
+        for one in bad {
+            assert!(InFlight::decode_of(MEMBER, &key, &one.encode()).is_err(), "{one:?}");
+        }
+    }
+}
