@@ -2,8 +2,9 @@
 //!
 //! Byte b lies in the object `<disk>.<member>.<b / 4 MiB>`. A missing object, and the part of an
 //! object beyond its end, read as zeros. The flush marks of the metadata alone lie in the member's
-//! object. The store acknowledges what is durable, so a sync has nothing to send. A change whose fate is unknown ends the lease of the process: the store may
-//! apply it later, over a newer one, so nothing is written afterwards.
+//! object. The store acknowledges what is durable, so a sync has nothing to send. A change whose
+//! fate is unknown ends the lease of the process: the store may apply it later, over a newer one,
+//! so nothing is written afterwards.
 
 use crate::cut::{MARKS_OBJECT, OBJECT_BYTES, Requested, cut};
 use crate::flight::Flight;

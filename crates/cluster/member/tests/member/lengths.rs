@@ -22,7 +22,10 @@ fn a_length_that_no_disk_has_is_refused_and_a_wrong_one_takes_no_memory() {
         for length in [most + 1, u64::MAX] {
             set(key, length);
             let refused = host.take().err();
-            let is_damage = |error: &MemberError| matches!(error, MemberError::Domain(DomainError::Damaged { key: of, .. }) if of == key);
+            let is_damage = |error: &MemberError| match error {
+                MemberError::Domain(DomainError::Damaged { key: of, .. }) => of == key,
+                _ => false,
+            };
             assert!(refused.as_ref().is_some_and(is_damage), "{key} {length}: {refused:?}");
             domain.pass_lease();
         }

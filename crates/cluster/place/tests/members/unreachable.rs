@@ -1,5 +1,5 @@
-//! A home that cannot be read for a while: what lies there is not called damaged, and is there again
-//! later.
+//! A home that cannot be read for a while: what lies there is not called damaged, and is there
+//! again later.
 
 use crate::domain::{BLOCK, Domain, expect, write};
 use gemelo_base::{Silent, StopFlag};
