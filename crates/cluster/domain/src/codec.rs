@@ -1,6 +1,7 @@
 //! The encoding of values: a version byte, little-endian fields, and a checksum that covers the
 //! key as well, so that a value under a wrong key is detected.
 
+use gemelo_format::LAST_NUMBER;
 use twox_hash::XxHash3_64;
 
 /// The version of all encodings.
@@ -101,6 +102,16 @@ impl<'a> Reader<'a> {
     /// Fails if the value is too short.
     pub fn u64(&mut self) -> Result<u64, Reason> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    /// Reads a number that is counted up, such as a version or a tenure: below 2^62, so that the
+    /// next ones are numbers as well.
+    ///
+    /// # Errors
+    /// Fails if the value is too short, or if the number is out of range.
+    pub fn count(&mut self) -> Result<u64, Reason> {
+        let number = self.u64()?;
+        if number < LAST_NUMBER { Ok(number) } else { Err("its number is out of range") }
     }
 
     /// Returns whether everything was read.

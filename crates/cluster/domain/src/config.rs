@@ -5,6 +5,7 @@ use crate::error::{DomainError, Result};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::shard::{MAX_DEPTH, Shard};
 use crate::shared::SharedSettings;
+use gemelo_format::is_block_size;
 use gemelo_objects::{Guard, ObjectError, Objects, Operation, Request, Update};
 
 /// The object with the settings.
@@ -112,15 +113,22 @@ impl DomainConfig {
         Ok(())
     }
 
-    fn encode(&self, is_ready: bool) -> Vec<u8> {
+    pub(crate) fn encode(&self, is_ready: bool) -> Vec<u8> {
         let writer = Writer::new(u8::from(is_ready)).u32(self.block_bytes);
         writer.u32(u32::from(self.depth)).bytes(&self.fingerprint_id).finish(CONFIG_KEY)
     }
 
-    fn decode(value: &[u8]) -> std::result::Result<(Self, bool), Reason> {
+    pub(crate) fn decode(value: &[u8]) -> std::result::Result<(Self, bool), Reason> {
         let mut reader = Reader::new(CONFIG_KEY, value)?;
-        let is_ready = reader.tag == 1;
+        let is_ready = match reader.tag {
+            0 => false,
+            1 => true,
+            _ => return Err("its state is unknown"),
+        };
         let block_bytes = reader.u32()?;
+        if !is_block_size(block_bytes) {
+            return Err("its size of a block is out of range");
+        }
         let depth = u8::try_from(reader.u32()?).ok().filter(|depth| *depth <= MAX_DEPTH);
         let depth = depth.ok_or("it has too many shards")?;
         let config = Self { block_bytes, depth, fingerprint_id: reader.array()? };

@@ -75,7 +75,7 @@ impl Receipt {
     pub fn decode(key: &str, value: Option<&[u8]>) -> Result<Self, Reason> {
         let Some(value) = value else { return Ok(Self(0)) };
         let mut reader = Reader::new(key, value)?;
-        let receipt = Self(reader.u64()?);
+        let receipt = Self(reader.count()?);
         reader.finish()?;
         Ok(receipt)
     }

@@ -91,7 +91,7 @@ impl FencedHolder {
         (key, value)
     }
 
-    fn decode(key: &str, value: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(key: &str, value: &[u8]) -> Option<Self> {
         let instance = Instance(key.strip_prefix(PREFIX)?.to_owned());
         let mut reader = Reader::new(key, value).ok()?;
         let has_ended = reader.tag != 0;

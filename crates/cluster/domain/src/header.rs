@@ -62,11 +62,8 @@ impl ShardHeader {
             3 => ShardState::Split,
             _ => return Err("its state is unknown"),
         };
-        let (version, entries) = (reader.u64()?, reader.u64()?);
+        let (version, entries) = (reader.count()?, reader.count()?);
         reader.finish()?;
-        if version == u64::MAX {
-            return Err("its version is out of range");
-        }
         Ok(Self { state, version, entries })
     }
 }

@@ -286,10 +286,7 @@ impl Intent {
         let mut reader = Reader::new("", bytes)?;
         let shard = Shard::new(reader.tag, reader.u32()?).ok_or("its shard is out of range")?;
         let member = MemberId(reader.u32()?);
-        let (version, entries) = (reader.u64()?, reader.u64()?);
-        if version == u64::MAX {
-            return Err("the version of its shard is out of range");
-        }
+        let (version, entries) = (reader.count()?, reader.count()?);
         let header = ShardHeader { state: ShardState::Open, version, entries };
         let mut steps = Vec::new();
         while !reader.is_empty() {

@@ -25,6 +25,7 @@ mod intent;
 mod mail;
 mod member_values;
 mod members;
+mod recode;
 mod repair;
 mod shard;
 mod shared;
@@ -48,6 +49,7 @@ pub use intent::{Action, Change, Effect, Intent, MAX_STEPS, ShardView, Step, pla
 pub use mail::{Letter, mailbox_name};
 pub use member_values::MemberValues;
 pub use members::{Members, NamedMember, NewMember};
+pub use recode::recode_value;
 pub use repair::{Counts, Repaired, repair};
 pub use shard::{MAX_DEPTH, Shard, fingerprint_key, fingerprint_of_key};
 pub use shared::SharedSettings;

@@ -1,6 +1,6 @@
 //! The members of a domain: their names and numbers, in the object `members`.
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{Reader, Reason, Writer};
 use crate::config::damaged;
 use crate::damage::Damage;
 use crate::entry::MemberId;
@@ -12,6 +12,8 @@ const MEMBERS_OBJECT: &str = "members";
 const NEXT_KEY: &str = "next";
 /// The key that is there while no member may be registered.
 const CLOSED_KEY: &str = "closed";
+/// No member has the number 0.
+const NO_MEMBER: Reason = "it is the number of no member";
 const NAME_PREFIX: &str = "name.";
 /// The longest name: a key has 256 bytes.
 const MAX_NAME_BYTES: usize = 200;
@@ -81,12 +83,15 @@ impl<'a> Members<'a> {
             }
             let member = MemberId(next.as_ref().map_or(Ok(1), |value| decode_next(value))?);
             let record = Record { member, token: new.token };
+            let Some(after) = member.0.checked_add(1) else {
+                return Err(damaged(MEMBERS_OBJECT, NEXT_KEY, "there are no more numbers"));
+            };
             let update = Update {
                 guards: vec![
                     Guard { key: NEXT_KEY.into(), expected: next.clone() },
                     Guard { key: CLOSED_KEY.into(), expected: None },
                 ],
-                set: vec![(NEXT_KEY.into(), encode_next(member.0 + 1)), record.encode(key.clone())],
+                set: vec![(NEXT_KEY.into(), encode_next(after)), record.encode(key.clone())],
                 ..Update::default()
             };
             match self.objects.update(MEMBERS_OBJECT, &update) {
@@ -210,7 +215,8 @@ impl Record {
         let read = || {
             let mut reader = Reader::new(key, value)?;
             let record = Self { member: MemberId(reader.u32()?), token: reader.u64()? };
-            reader.finish().map(|()| record)
+            reader.finish()?;
+            if record.member == MemberId(0) { Err(NO_MEMBER) } else { Ok(record) }
         };
         read().map_err(|reason| damaged(MEMBERS_OBJECT, key, reason))
     }
@@ -221,6 +227,19 @@ fn encode_next(next: u32) -> Vec<u8> {
 }
 
 fn decode_next(value: &[u8]) -> Result<u32> {
-    let next = Reader::new(NEXT_KEY, value).and_then(|mut reader| reader.u32());
-    next.map_err(|reason| damaged(MEMBERS_OBJECT, NEXT_KEY, reason))
+    let read = || {
+        let mut reader = Reader::new(NEXT_KEY, value)?;
+        let next = reader.u32()?;
+        reader.finish()?;
+        if next == 0 { Err(NO_MEMBER) } else { Ok(next) }
+    };
+    read().map_err(|reason| damaged(MEMBERS_OBJECT, NEXT_KEY, reason))
+}
+
+/// Reads any value of the list and encodes it again.
+pub(crate) fn recode_member(key: &str, value: &[u8]) -> Result<Vec<u8>> {
+    match key {
+        NEXT_KEY => decode_next(value).map(encode_next),
+        _ => Record::decode(key, value).map(|record| record.encode(key.to_owned()).1),
+    }
 }

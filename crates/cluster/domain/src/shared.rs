@@ -73,5 +73,17 @@ fn decode_fingerprint(value: &[u8]) -> std::result::Result<(FingerprintKind, [u8
 
 fn decode_pool(value: &[u8]) -> std::result::Result<String, Reason> {
     let text = Reader::new(DATA_POOL_KEY, value)?.rest();
-    std::str::from_utf8(text).map(str::to_owned).map_err(|_| "it is no text")
+    let text = std::str::from_utf8(text).map_err(|_| "it is no text")?;
+    if text.is_empty() || text.contains('\0') { Err("it is no name") } else { Ok(text.into()) }
+}
+
+/// Reads a value and encodes it again.
+pub(crate) fn recode_shared(key: &str, value: &[u8]) -> std::result::Result<Vec<u8>, Reason> {
+    match key {
+        DATA_POOL_KEY => {
+            decode_pool(value).map(|pool| Writer::new(0).bytes(pool.as_bytes()).finish(key))
+        }
+        _ => decode_fingerprint(value)
+            .map(|(kind, secret)| Writer::new(kind.byte()).bytes(&secret).finish(key)),
+    }
 }

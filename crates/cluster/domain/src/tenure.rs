@@ -35,7 +35,7 @@ pub struct Tenure {
 
 /// The last holder of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Record {
+pub(crate) struct Record {
     epoch: u64,
     /// `None` if the holder handed the member over.
     instance: Option<Instance>,
@@ -224,7 +224,7 @@ impl Record {
         Self { epoch, instance: Some(instance), process: ProcessIdentity::of_this_process() }
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut text = self.instance.as_ref().map_or_else(String::new, |one| one.0.clone());
         assert!(!text.contains(PROCESS_MARK), "an address has one line");
         if let Some(process) = &self.process {
@@ -234,9 +234,9 @@ impl Record {
         Writer::new(0).u64(self.epoch).bytes(text.as_bytes()).finish(HOLDER_KEY)
     }
 
-    fn decode(value: &[u8]) -> std::result::Result<Self, Reason> {
+    pub(crate) fn decode(value: &[u8]) -> std::result::Result<Self, Reason> {
         let mut reader = Reader::new(HOLDER_KEY, value)?;
-        let epoch = reader.u64()?;
+        let epoch = reader.count()?;
         let text = std::str::from_utf8(reader.rest()).map_err(|_| "its address is no text")?;
         let (address, process) = match text.split_once(PROCESS_MARK) {
             Some((address, process)) => (address, ProcessIdentity::parse(process)),

@@ -1,6 +1,5 @@
 //! A client of a domain: its connection, what its members share, and its members.
 
-use crate::cut::OBJECT_BYTES;
 use crate::disk::{DiskContext, MemberDisk, ObjectDisk};
 use crate::error::{MemberError, Result};
 use crate::home::context_to_read;
@@ -273,8 +272,8 @@ impl DomainClient {
         Ok(MemberValues::new(&*self.index, member).get(key)?)
     }
 
-    /// Returns the names of objects of a member's metadata that should be there and are not;
-    /// [`None`] if the member has no metadata.
+    /// Returns the names of objects of a member's metadata that should be there and are not, up to
+    /// 1,000 of them; [`None`] if the member has no metadata.
     ///
     /// # Errors
     /// Fails if the store does, or if the length of the metadata is damaged.
@@ -283,8 +282,8 @@ impl DomainClient {
         let Some(length) = disk.recorded_length(&*self.index, member)? else { return Ok(None) };
         let present: BTreeSet<String> =
             self.index.list(&disk.prefix(member))?.into_iter().collect();
-        let expected = (0..length.div_ceil(OBJECT_BYTES)).map(|number| disk.object(member, number));
-        Ok(Some(expected.filter(|name| !present.contains(name)).collect()))
+        let lost = disk.objects(member, length).filter(|name| !present.contains(name));
+        Ok(Some(lost.take(MOST_LOST).collect()))
     }
 
     /// Opens the disks of a member that no client serves, for reading. Nothing keeps others from
@@ -344,6 +343,8 @@ impl DomainClient {
     }
 }
 
+/// Lost objects that are named: a length that is wrong may ask for millions.
+pub(crate) const MOST_LOST: usize = 1000;
 /// The key that a member has while its pool is being created.
 pub(crate) const CREATING_KEY: &str = "creating";
 

@@ -1,18 +1,19 @@
 //! A disk whose bytes are objects of a store.
 //!
 //! Byte b lies in the object `<disk>.<member>.<b / 4 MiB>`. A missing object, and the part of an
-//! object beyond its end, read as zeros. The store acknowledges what is durable, so a sync has
-//! nothing to send. A change whose fate is unknown ends the lease of the process: the store may
-//! apply it later, over a newer one, so nothing is written afterwards.
+//! object beyond its end, read as zeros. The flush marks of the metadata alone lie in the member's
+//! object. The store acknowledges what is durable, so a sync has nothing to send. A change whose
+//! fate is unknown ends the lease of the process: the store may apply it later, over a newer one,
+//! so nothing is written afterwards.
 
-use crate::cut::{OBJECT_BYTES, Requested, cut};
+use crate::cut::{MARKS_OBJECT, OBJECT_BYTES, Requested, cut};
 use crate::flight::Flight;
 use crate::lease_state::LeaseState;
 use crate::marks::marking;
-use crate::transfer::{read_pieces, write_pieces};
+use crate::transfer::{Target, read_pieces, write_pieces};
 use gemelo_base::short_read;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
-use gemelo_domain::{DomainError, MemberId, MemberValues};
+use gemelo_domain::{DomainError, MemberId, MemberValues, member_object};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
 use parking_lot::Mutex;
 use std::io;
@@ -60,6 +61,19 @@ impl MemberDisk {
         }
     }
 
+    /// Returns the most bytes that a disk has: 2^32 blocks of 1 MiB, or both copies of 2^32 pages.
+    const fn most_bytes(self) -> u64 {
+        match self {
+            Self::Data => 1 << 52,
+            Self::Metadata => 1 << 45,
+        }
+    }
+
+    /// Returns the names of the objects that a disk of this length has.
+    pub(crate) fn objects(self, member: MemberId, length: u64) -> impl Iterator<Item = String> {
+        (0..length.div_ceil(OBJECT_BYTES)).map(move |number| self.object(member, number))
+    }
+
     /// Reads the length of the disk. A new member has none.
     pub(crate) fn recorded_length(
         self,
@@ -69,10 +83,11 @@ impl MemberDisk {
         let key = self.length_key();
         let Some(length) = MemberValues::new(index, member).get(key)? else { return Ok(None) };
         let length = length.try_into().map(u64::from_le_bytes);
-        length.map(Some).map_err(|_| DomainError::Damaged {
-            object: format!("member.{member}"),
+        let length = length.ok().filter(|length| *length <= self.most_bytes());
+        length.map(Some).ok_or_else(|| DomainError::Damaged {
+            object: member_object(member),
             key: key.to_owned(),
-            reason: "it is no length",
+            reason: "it is no length of a disk",
         })
     }
 }
@@ -125,8 +140,11 @@ impl ObjectDisk {
     /// fenced takes effect on it afterwards.
     pub(crate) fn settle(&self) -> Result<(), ObjectError> {
         let count = self.length().div_ceil(OBJECT_BYTES);
-        let names: Vec<String> = (0..count).map(|number| self.object(number)).collect();
-        for names in names.chunks(LIST_OPERATIONS) {
+        // A late flush mark names a commit that was durable, so it does no harm.
+        let mut numbers = (0..count).peekable();
+        while numbers.peek().is_some() {
+            let some = numbers.by_ref().take(LIST_OPERATIONS);
+            let names: Vec<String> = some.map(|number| self.object(number)).collect();
             let stat = |name| Request::new(name, Operation::Stat { length: 0 });
             let mut requests: Vec<_> = names.iter().map(String::as_str).map(stat).collect();
             self.objects.execute(&mut requests);
@@ -145,7 +163,10 @@ impl ObjectDisk {
     }
 
     fn object(&self, number: u64) -> String {
-        self.which.object(self.context.member, number)
+        match number {
+            MARKS_OBJECT => member_object(self.context.member),
+            _ => self.which.object(self.context.member, number),
+        }
     }
 
     /// Records a length in the store. The caller holds the lock.
@@ -207,7 +228,7 @@ impl ObjectDisk {
             let last = (begin / OBJECT_BYTES + LIST_OPERATIONS as u64) * OBJECT_BYTES;
             let end = range.end.min(last);
             let length = usize::try_from(end - begin).unwrap_or(usize::MAX);
-            let pieces = cut([Requested { request: 0, offset: begin, length }]);
+            let pieces = cut(self.which, [Requested { request: 0, offset: begin, length }]);
             let names: Vec<String> = pieces.iter().map(|piece| self.object(piece.object)).collect();
             let mut requests = Vec::with_capacity(pieces.len());
             for (piece, name) in pieces.iter().zip(&names) {
@@ -264,7 +285,8 @@ impl Disk for ObjectDisk {
                 false => Ok(()),
             };
         }
-        read_pieces(&*self.objects, &self.context, |number| self.object(number), reads);
+        let target = Target { disk: self.which, objects: &*self.objects, context: &self.context };
+        read_pieces(target, |number| self.object(number), reads);
     }
 
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
@@ -278,7 +300,8 @@ impl Disk for ObjectDisk {
             }
             return;
         }
-        write_pieces(&*self.objects, &self.context, |number| self.object(number), writes);
+        let target = Target { disk: self.which, objects: &*self.objects, context: &self.context };
+        write_pieces(target, |number| self.object(number), writes);
     }
 
     /// A flush of more contents than a part of this is written beside them. One more operation

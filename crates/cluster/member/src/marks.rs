@@ -6,8 +6,7 @@
 //! in the member's object that all have the mark. So no part is older than that note, and none is
 //! newer than the holder.
 
-use crate::client::DomainClient;
-use crate::cut::OBJECT_BYTES;
+use crate::client::{DomainClient, MOST_LOST};
 use crate::disk::{LIST_OPERATIONS, MemberDisk};
 use crate::error::{MemberError, Result};
 use crate::service::Service;
@@ -53,7 +52,7 @@ pub(crate) fn mark_of(epoch: u64) -> Vec<u8> {
 fn read_mark(value: &[u8]) -> u64 {
     let read = || {
         let mut reader = Reader::new(MARK_KEY, value)?;
-        let epoch = reader.u64()?;
+        let epoch = reader.count()?;
         reader.finish().map(|()| epoch)
     };
     read().unwrap_or(0)
@@ -80,10 +79,7 @@ impl Marks {
         let complete = values.get(MARK_KEY)?;
         let complete = complete.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes);
         let length = MemberDisk::Metadata.recorded_length(index, member)?.unwrap_or(0);
-        let names: Vec<String> = (0..length.div_ceil(OBJECT_BYTES))
-            .map(|number| MemberDisk::Metadata.object(member, number))
-            .collect();
-        let metadata = read_metadata(index, &names)?;
+        let metadata = read_metadata(index, MemberDisk::Metadata.objects(member, length))?;
         let data = read_data(client, member)?;
         Ok(Self { taken, complete, metadata, data, ledger: ledger.unwrap_or(0), missing: lost })
     }
@@ -128,9 +124,17 @@ impl Marks {
     }
 }
 
-fn read_metadata(index: &dyn Objects, names: &[String]) -> Result<Vec<(String, Option<u64>)>> {
-    let (keys, mut found) = ([MARK_KEY.to_owned()], Vec::with_capacity(names.len()));
-    for names in names.chunks(LIST_OPERATIONS) {
+/// Reads the marks of the metadata, until too many objects are lost.
+fn read_metadata(
+    index: &dyn Objects,
+    mut names: impl Iterator<Item = String>,
+) -> Result<Vec<(String, Option<u64>)>> {
+    let (keys, mut found, mut lost) = ([MARK_KEY.to_owned()], Vec::new(), 0);
+    while lost < MOST_LOST {
+        let names: Vec<String> = names.by_ref().take(LIST_OPERATIONS).collect();
+        if names.is_empty() {
+            break;
+        }
         let get = |name: &String| -> gemelo_objects::Result<Option<u64>> {
             match index.get_keys(name, &keys) {
                 Err(ObjectError::NotFound { .. }) => Ok(None),
@@ -151,6 +155,7 @@ fn read_metadata(index: &dyn Objects, names: &[String]) -> Result<Vec<(String, O
                 // Asked for again alone, where the store may be slow.
                 _ => get(name).map_err(MemberError::from)?,
             };
+            lost += usize::from(mark.is_none());
             found.push((name.clone(), mark));
         }
     }
@@ -197,9 +202,7 @@ impl Service {
         let (client, member, epoch) = (self.client(), self.member(), self.epoch());
         let index: &dyn Objects = &*client.index;
         let length = MemberDisk::Metadata.recorded_length(index, member)?.unwrap_or(0);
-        let names: Vec<String> = (0..length.div_ceil(OBJECT_BYTES))
-            .map(|number| MemberDisk::Metadata.object(member, number))
-            .collect();
+        let names: Vec<String> = MemberDisk::Metadata.objects(member, length).collect();
         let (update, lease_state) = (marking(epoch), self.lease_state());
         for names in names.chunks(LIST_OPERATIONS) {
             lease_state.check()?;

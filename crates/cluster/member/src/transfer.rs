@@ -1,7 +1,7 @@
 //! Lists of reads and writes as operations on objects, many of them in flight.
 
 use crate::cut::{Part, Piece, Requested, cut};
-use crate::disk::{DiskContext, LIST_OPERATIONS, kind_of, text_of};
+use crate::disk::{DiskContext, LIST_OPERATIONS, MemberDisk, kind_of, text_of};
 use gemelo_disk::{DiskRead, DiskWrite};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
 use std::io;
@@ -14,19 +14,29 @@ const READ_ATTEMPTS: u32 = 3;
 /// The outcome of a piece, which all its requests get.
 type Outcome = Result<(), (io::ErrorKind, String)>;
 
+/// A disk, and the objects in which it lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) disk: MemberDisk,
+    pub(crate) objects: &'a dyn Objects,
+    pub(crate) context: &'a DiskContext,
+}
+
 /// Executes writes that end within the disk.
 pub(crate) fn write_pieces(
-    objects: &dyn Objects,
-    context: &DiskContext,
+    Target { disk, objects, context }: Target<'_>,
     name: impl Fn(u64) -> String,
     writes: &mut [DiskWrite<'_>],
 ) {
     let ranges = writes.iter().enumerate();
-    let pieces = cut(ranges.map(|(request, write)| Requested {
-        request,
-        offset: write.offset,
-        length: write.bytes.len(),
-    }));
+    let pieces = cut(
+        disk,
+        ranges.map(|(request, write)| Requested {
+            request,
+            offset: write.offset,
+            length: write.bytes.len(),
+        }),
+    );
     for pieces in lists(&pieces) {
         let outcomes = write_list(objects, context, &name, (pieces, writes));
         assert_eq!(outcomes.len(), pieces.len(), "each piece that was written has an outcome");
@@ -79,17 +89,19 @@ fn write_list(
 
 /// Executes the reads whose outcome is good so far; they end within the disk.
 pub(crate) fn read_pieces(
-    objects: &dyn Objects,
-    context: &DiskContext,
+    Target { disk, objects, context }: Target<'_>,
     name: impl Fn(u64) -> String,
     reads: &mut [DiskRead<'_>],
 ) {
     let good = reads.iter().enumerate().filter(|(_, read)| read.outcome.is_ok());
-    let pieces = cut(good.map(|(request, read)| Requested {
-        request,
-        offset: read.offset,
-        length: read.buffer.len(),
-    }));
+    let pieces = cut(
+        disk,
+        good.map(|(request, read)| Requested {
+            request,
+            offset: read.offset,
+            length: read.buffer.len(),
+        }),
+    );
     for pieces in lists(&pieces) {
         let _in_flight = context.flight.enter(bytes_of(pieces));
         let outcomes = read_list(objects, &name, pieces, reads);

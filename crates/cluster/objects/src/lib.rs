@@ -2,8 +2,8 @@
 //! exclusive locks with a lease and for fencing.
 //!
 //! Two implementations: [`rados`], through a `librados` that is loaded at run time, and
-//! [`simulated`], a store in memory whose delays and faults follow from a seed. The meaning of
-//! objects is left to callers.
+//! [`simulated`], a store in memory or in files whose delays and faults follow from a seed. The
+//! meaning of objects is left to callers.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

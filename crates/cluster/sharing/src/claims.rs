@@ -4,7 +4,7 @@ use crate::group::{Fingerprints, Kinds};
 use crate::in_flight::{INTENT_PREFIX, InFlight};
 use crate::ledger::{
     LOST_KEYS, LOST_PAGE, NO_SEAL, OLD_HEAD, OLD_PAGE, PAGE_PREFIX, SHARD_PREFIX, Seal,
-    VERSION_KEY, head_of, known_shard, named_page, page_name,
+    VERSION_KEY, expect_in_page, head_of, known_shard, named_page, page_name,
 };
 use crate::record::BlockState;
 use gemelo_domain::codec::{Reason, digest};
@@ -182,7 +182,7 @@ impl ReadObject {
                 page => page,
             })?;
             for (key, value) in &page.entries {
-                if let Err(reason) = read.take(member, key, value) {
+                if let Err(reason) = read.take(member, name, (key, value)) {
                     read.damage.push((key.clone(), reason));
                 }
             }
@@ -193,7 +193,13 @@ impl ReadObject {
         }
     }
 
-    fn take(&mut self, member: MemberId, key: &str, value: &[u8]) -> Result<(), Reason> {
+    fn take(
+        &mut self,
+        member: MemberId,
+        object: &str,
+        (key, value): (&str, &[u8]),
+    ) -> Result<(), Reason> {
+        let head = head_of(member);
         if key == VERSION_KEY {
             self.seal = Some(Seal::decode(value)?);
             return Ok(());
@@ -201,14 +207,16 @@ impl ReadObject {
         let digest = digest(key, value);
         if let Some(number) = Fingerprints::number_of_key(key) {
             self.fingerprints_digest = self.fingerprints_digest.wrapping_add(digest);
+            expect_in_page(&head, object, Fingerprints::first_block(number))?;
             self.fingerprints.extend(Fingerprints::decode(number, value)?.iter());
             return Ok(());
         }
         self.keys_digest = self.keys_digest.wrapping_add(digest);
         if let Some(number) = Kinds::number_of_key(key) {
+            expect_in_page(&head, object, Kinds::first_block(number))?;
             self.kinds.extend(Kinds::decode(member, number, value)?.iter());
         } else if key.starts_with(INTENT_PREFIX) {
-            self.intents.push(InFlight::decode(value)?.intent);
+            self.intents.push(InFlight::decode_of(member, key, value)?.intent);
         } else if key.starts_with(PAGE_PREFIX) {
             let (page, version) = named_page(key, value)?;
             self.named.insert(page, version);

@@ -185,24 +185,6 @@ impl Fingerprints {
     }
 }
 
-/// Reads any value of a page and encodes it again, for fuzzers.
-///
-/// # Errors
-/// Fails with the reason if the value is damaged.
-pub fn recode_ledger_value(key: &str, value: &[u8]) -> Result<Vec<u8>, Reason> {
-    let again = match Kinds::number_of_key(key) {
-        Some(number) => Kinds::decode(NO_MEMBER, number, value)?.encode(),
-        None => {
-            let number = Fingerprints::number_of_key(key).ok_or(NO_BLOCK)?;
-            Fingerprints::decode(number, value)?.encode()
-        }
-    };
-    again.ok_or("it has no block")
-}
-
-/// The number that no member has.
-const NO_MEMBER: MemberId = MemberId(0);
-
 /// The numbers of kinds are below it. There is no kind 0.
 const TAGS: usize = 6;
 

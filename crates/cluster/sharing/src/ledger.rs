@@ -298,7 +298,7 @@ impl Ledger {
             }
         };
         set.push((VERSION_KEY.into(), seal.encode()));
-        let expected = known.map(|seal| seal.encode());
+        let expected = known.map(Seal::encode);
         let guards = vec![Guard { key: VERSION_KEY.into(), expected }];
         let update = Update { creates: known.is_none(), guards, set, remove };
         Sealed { name, update, seal }
@@ -421,7 +421,7 @@ pub(crate) fn page_name(head: &str, page: u32) -> String {
 
 /// Returns the key of the head that names a page, and its value: the version that the page has at
 /// least.
-fn page_entry(page: u32, version: u64) -> (String, Vec<u8>) {
+pub(crate) fn page_entry(page: u32, version: u64) -> (String, Vec<u8>) {
     let key = format!("{PAGE_PREFIX}{page:04x}");
     let value = Writer::new(0).u64(version).finish(&key);
     (key, value)
@@ -442,7 +442,7 @@ pub(crate) fn known_shard(key: &str, value: &[u8]) -> std::result::Result<(Shard
     });
     let shard = shard.ok_or("it is no shard")?;
     let mut reader = Reader::new(key, value)?;
-    let version = reader.u64()?;
+    let version = reader.count()?;
     reader.finish().map(|()| (shard, version))
 }
 
@@ -452,8 +452,18 @@ pub(crate) fn named_page(key: &str, value: &[u8]) -> std::result::Result<(u32, u
     let page = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let page = page.ok_or("it is no block")?;
     let mut reader = Reader::new(key, value)?;
-    let version = reader.u64()?;
+    let version = reader.count()?;
     reader.finish().map(|()| (page, version))
+}
+
+/// Checks that a group of blocks lies in the object to which it belongs: the head has none.
+pub(crate) fn expect_in_page(
+    head: &str,
+    object: &str,
+    first_block: u32,
+) -> std::result::Result<(), Reason> {
+    let is_right = object == page_name(head, first_block / PAGE_BLOCKS);
+    if is_right { Ok(()) } else { Err("its blocks belong to another object") }
 }
 
 const fn page_of_block(pbn: Pbn) -> u32 {

@@ -72,7 +72,7 @@ pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 8;
 pub const RECORD_PAGE_ENTRIES: usize = PAGE_BYTES / 16;
 
 /// Bound of generations and commit numbers in what is read. No pool exists long enough to reach it.
-const LAST_NUMBER: u64 = 1 << 62;
+pub const LAST_NUMBER: u64 = 1 << 62;
 
 /// A page of the metadata disk.
 pub type Page = [u8; PAGE_BYTES];

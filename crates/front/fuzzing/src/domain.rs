@@ -4,6 +4,7 @@
 use gemelo_domain::codec::Writer;
 use gemelo_domain::{
     Action, Change, Entry, Intent, MemberId, Shard, ShardHeader, ShardState, ShardView, plan,
+    recode_value,
 };
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_member::{DomainUri, MemberUri};
@@ -55,16 +56,75 @@ pub(crate) fn shard(bytes: &[u8]) {
     }
 }
 
-/// The keys of a group of kinds, and of one of fingerprints.
-const GROUP_KEYS: [&str; 2] = ["k.00000001", "f.00000001"];
+/// A key of each kind in a ledger, but of intents.
+const LEDGER_KEYS: [&str; 5] = ["k.00000001", "f.00000001", "version", "p.0001", "s.01.00000001"];
+/// The key of the intent that the seeds have.
+const INTENT_KEY: &str = "i.00.00000000.0000000000000001";
 
-/// Reads the groups of a ledger. A group that can be read survives its encoding.
+/// Reads the values of a ledger. A value that can be read survives its encoding.
 pub(crate) fn ledger(bytes: &[u8]) {
-    for key in GROUP_KEYS {
+    for key in LEDGER_KEYS {
         let Ok(value) = recode_ledger_value(key, &framed(key, bytes)) else { continue };
         assert_eq!(recode_ledger_value(key, &value).as_ref(), Ok(&value));
         assert_eq!(value.len(), bytes.len() + FRAME_BYTES.0 + FRAME_BYTES.1 - 1);
     }
+    // An intent in flight: blocks that it releases, and the intent with a checksum of its own.
+    let (blocks, intent) = bytes.split_at(bytes.len().min(RELEASED_BYTES));
+    let blocks = Writer::new(0).u32(RELEASED_BYTES as u32 / 4).bytes(blocks);
+    let value = blocks.bytes(&framed("", intent)).finish("");
+    if let Ok(again) = recode_ledger_value(INTENT_KEY, &value) {
+        assert_eq!(again, value, "an intent in flight must survive its encoding");
+    }
+}
+
+/// Bytes of the blocks that the changes of an intent release: the seeds have two changes.
+const RELEASED_BYTES: usize = 8;
+
+/// A key of each kind in the objects of a domain, its members and its shards.
+const DOMAIN_KEYS: [&str; 10] = [
+    "config",
+    "fingerprint",
+    "data-pool",
+    "header",
+    "f.-----------------------",
+    "r.00000001",
+    "name.one",
+    "next",
+    "holder",
+    "fenced.v1:10.0.0.1:0/7",
+];
+
+/// Reads the values of a domain. A value that can be read survives its encoding.
+pub(crate) fn values(bytes: &[u8]) {
+    for key in DOMAIN_KEYS {
+        let Ok(value) = recode_value(key, &framed(key, bytes)) else { continue };
+        assert_eq!(recode_value(key, &value).as_ref(), Ok(&value), "{key}");
+    }
+}
+
+pub(crate) fn value_seeds() -> Vec<Vec<u8>> {
+    let number = |number: u64| number.to_le_bytes().to_vec();
+    let process = b"boot 4026531836 7 12345";
+    let seeds = [
+        // The config, the fingerprint, and a text: the name of a pool.
+        [vec![1], vec![0, 16, 0, 0, 2, 0, 0, 0], vec![7; 16]].concat(),
+        [vec![0], vec![7; 32]].concat(),
+        b"\0contents".to_vec(),
+        // A header, an entry, a receipt, a member, and the next number.
+        [vec![1], number(7), number(9)].concat(),
+        [vec![0], vec![2, 0, 0, 0], number(9), vec![2, 0, 0, 0]].concat(),
+        [vec![0], number(7)].concat(),
+        [vec![0], vec![1, 0, 0, 0], number(7)].concat(),
+        vec![0, 2, 0, 0, 0],
+        // A holder, and a fenced client.
+        [vec![0], number(7), b"v1:10.0.0.1:0/7\n".to_vec(), process.to_vec()].concat(),
+        [vec![1], number(7), process.to_vec()].concat(),
+    ];
+    for seed in &seeds {
+        let read = DOMAIN_KEYS.iter().any(|key| recode_value(key, &framed(key, seed)).is_ok());
+        assert!(read, "a seed is the value of a key: {seed:?}");
+    }
+    seeds.into()
 }
 
 pub(crate) fn ledger_seeds() -> Vec<Vec<u8>> {
@@ -72,7 +132,18 @@ pub(crate) fn ledger_seeds() -> Vec<Vec<u8>> {
     // Published blocks and borrowed ones, of 8 places; then the fingerprints of two blocks.
     let borrowed = [set.iter().map(|byte| byte << 1).collect(), [7; 8].repeat(16)].concat();
     let kinds = [vec![0b1010], set, borrowed].concat();
-    vec![kinds, [vec![0, 3, 0, 0, 0], vec![7; 32]].concat()]
+    let fingerprints = [vec![0, 3, 0, 0, 0], vec![7; 32]].concat();
+    let seal = [vec![3], [7_u64, 5, 1, 2].map(u64::to_le_bytes).concat()].concat();
+    let version = [vec![0], vec![7, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let mut seeds = vec![kinds, fingerprints, seal, version];
+    for seed in &seeds {
+        let is_read = |key: &&str| recode_ledger_value(key, &framed(key, seed)).is_ok();
+        assert!(LEDGER_KEYS.iter().any(|key| is_read(&key)), "a seed is a value: {seed:?}");
+    }
+    seeds.extend(
+        intent_seeds().into_iter().map(|seed| [vec![0, 0, 0, 0, 9, 0, 0, 0], seed].concat()),
+    );
+    seeds
 }
 
 /// The tag and the two fields of a header.

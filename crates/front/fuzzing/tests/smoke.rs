@@ -92,7 +92,7 @@ fn no_parser_misbehaves() {
     for target in
         TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| target.name == *only))
     {
-        fuzz(target, rounds / target.cost());
+        fuzz(target, target.inputs(rounds));
     }
 }
 

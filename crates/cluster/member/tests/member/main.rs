@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod lengths;
 mod serving;
 
 use gemelo_base::random::Random;

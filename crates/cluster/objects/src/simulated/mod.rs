@@ -1,4 +1,4 @@
-//! A store in memory, with several clients, whose delays and faults follow from a seed.
+//! A store in memory or in files, with several clients, whose delays and faults follow from a seed.
 //!
 //! Time is the simulation's own. A thread that calls a client outside of [`World::run`] moves the
 //! time itself. Within `run` each client has a thread, and exactly one of them runs at a time: the
@@ -7,6 +7,7 @@
 mod call;
 mod client;
 mod faults;
+mod files;
 mod store;
 mod world;
 

@@ -2,18 +2,20 @@
 //! no faults: calls are applied at once.
 
 use super::call::{Answer, Call};
+use super::files::{Bytes, Directory, Keys};
 use crate::{Holder, Instance, KeyPage, ObjectError, Result, Update};
 use std::collections::BTreeMap;
+use std::io;
 
 /// Storage servers: a client's fence reaches each of them by itself.
 const SERVERS: u64 = 3;
 /// Bytes that a key takes beside its own bytes and its value's.
 const KEY_OVERHEAD_BYTES: u64 = 16;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Object {
-    bytes: Vec<u8>,
-    keys: BTreeMap<String, Vec<u8>>,
+    bytes: Bytes,
+    keys: Keys,
     locks: BTreeMap<String, Lock>,
 }
 
@@ -43,17 +45,38 @@ pub(super) struct Store {
     epoch: u64,
     server_epochs: [u64; SERVERS as usize],
     pub(super) capacity_bytes: u64,
+    /// The directory whose files the objects are; without one they are in memory.
+    directory: Option<Directory>,
 }
 
 impl Store {
     pub(super) fn new() -> Self {
         Self {
+            directory: None,
             objects: BTreeMap::new(),
             fences: BTreeMap::new(),
             epoch: 0,
             server_epochs: [0; SERVERS as usize],
             capacity_bytes: u64::MAX,
         }
+    }
+
+    /// Takes the objects that a directory has, and keeps all objects there.
+    pub(super) fn in_directory(directory: &Directory) -> io::Result<Self> {
+        let mut store = Self { directory: Some(directory.clone()), ..Self::new() };
+        for name in directory.names()? {
+            let object = Object { keys: directory.keys(&name)?, ..store.new_object(&name)? };
+            store.objects.insert(name, object);
+        }
+        Ok(store)
+    }
+
+    fn new_object(&self, name: &str) -> io::Result<Object> {
+        let bytes = match &self.directory {
+            Some(directory) => directory.bytes(name)?,
+            None => Bytes::Memory(Vec::new()),
+        };
+        Ok(Object { bytes, keys: Keys::new(), locks: BTreeMap::new() })
     }
 
     /// Applies a call. A fence works on a server from the moment at which the server learns of it,
@@ -107,14 +130,14 @@ impl Store {
             let key = |(key, value): (&String, &Vec<u8>)| {
                 KEY_OVERHEAD_BYTES + (key.len() + value.len()) as u64
             };
-            object.bytes.len() as u64 + object.keys.iter().map(key).sum::<u64>()
+            object.bytes.len().unwrap_or(0) + object.keys.iter().map(key).sum::<u64>()
         };
         self.objects.values().map(of).sum()
     }
 
     fn apply(&mut self, sender: &Instance, name: &str, call: Call, now_ns: u64) -> Result<Answer> {
-        if call.creates_object() {
-            self.objects.entry(name.into()).or_default();
+        if call.creates_object() && !self.objects.contains_key(name) {
+            self.create(name)?;
         }
         if let Call::Create = call {
             return self.create(name).map(|()| Answer::Done);
@@ -124,13 +147,15 @@ impl Store {
         }
         if let Call::Remove = call {
             let removed = self.objects.remove(name).map(|_| Answer::Done);
-            return removed.ok_or_else(|| ObjectError::NotFound { object: name.into() });
+            let removed = removed.ok_or_else(|| ObjectError::NotFound { object: name.into() })?;
+            let files = self.directory.as_ref().map_or(Ok(()), |files| files.remove(name));
+            return files.map(|()| removed).map_err(failed("remove", name));
         }
         let Some(object) = self.objects.get_mut(name) else {
             return call.of_missing_object(name);
         };
         match call.split_lock() {
-            Err(call) => Ok(object.bytes_or_keys(call)),
+            Err(call) => object.bytes_or_keys(call).map_err(failed("use", name)),
             Ok((lock, call)) => object.lock(name, &lock, &call, sender, now_ns),
         }
     }
@@ -139,15 +164,15 @@ impl Store {
         if self.objects.contains_key(name) {
             return Err(ObjectError::Exists { object: name.into() });
         }
-        self.objects.insert(name.into(), Object::default());
+        let object = self.new_object(name).map_err(failed("create", name))?;
+        self.objects.insert(name.into(), object);
         Ok(())
     }
 
     fn update(&mut self, name: &str, update: Update) -> Result<()> {
-        if update.creates {
+        let may_create = update.guards.is_empty() && !self.objects.contains_key(name);
+        if update.creates || may_create {
             self.create(name)?;
-        } else if update.guards.is_empty() {
-            self.objects.entry(name.into()).or_default();
         }
         let object = self.objects.get_mut(name);
         let object = object.ok_or_else(|| ObjectError::NotFound { object: name.into() })?;
@@ -162,8 +187,17 @@ impl Store {
             object.keys.remove(key);
         }
         object.keys.extend(update.set);
-        Ok(())
+        match &self.directory {
+            Some(files) => files.write_keys(name, &object.keys).map_err(failed("update", name)),
+            None => Ok(()),
+        }
     }
+}
+
+/// Returns the error about a file of an object.
+fn failed(action: &'static str, object: &str) -> impl FnOnce(io::Error) -> ObjectError {
+    let object = object.to_owned();
+    move |source| ObjectError::Io { action, object, source }
 }
 
 /// Returns the number of the server that keeps the object (FNV-1a of its name).
@@ -173,30 +207,28 @@ fn server_of(object: &str) -> usize {
 }
 
 impl Object {
-    fn bytes_or_keys(&mut self, call: Call) -> Answer {
-        match call {
-            Call::Read { offset, length } => Answer::Bytes(self.read(offset, length)),
+    fn bytes_or_keys(&mut self, call: Call) -> io::Result<Answer> {
+        Ok(match call {
+            Call::Read { offset, length } => Answer::Bytes(self.bytes.read(offset, length)?),
             Call::Write(parts) => {
-                parts.iter().for_each(|(offset, bytes)| self.write(*offset as usize, bytes));
-                Answer::Done
-            }
-            Call::Append(bytes) => {
-                self.write(self.bytes.len(), &bytes);
-                Answer::Done
-            }
-            Call::Zero { offset, length } => {
-                let end = (offset.saturating_add(length) as usize).min(self.bytes.len());
-                let begin = (offset as usize).min(end);
-                if let Some(range) = self.bytes.get_mut(begin..end) {
-                    range.fill(0);
+                for (offset, bytes) in parts {
+                    self.bytes.write(offset, &bytes)?;
                 }
                 Answer::Done
             }
-            Call::Truncate(length) => {
-                self.bytes.resize(length as usize, 0);
+            Call::Append(bytes) => {
+                self.bytes.write(self.bytes.len()?, &bytes)?;
                 Answer::Done
             }
-            Call::Stat => Answer::Length(self.bytes.len() as u64),
+            Call::Zero { offset, length } => {
+                self.bytes.zero(offset, length)?;
+                Answer::Done
+            }
+            Call::Truncate(length) => {
+                self.bytes.set_len(length)?;
+                Answer::Done
+            }
+            Call::Stat => Answer::Length(self.bytes.len()?),
             Call::GetKeys(keys) => {
                 Answer::Values(keys.iter().map(|key| self.keys.get(key).cloned()).collect())
             }
@@ -204,23 +236,7 @@ impl Object {
                 Answer::Page(self.list_keys(&after, &prefix, limit))
             }
             _ => Answer::Done,
-        }
-    }
-
-    fn read(&self, offset: u64, length: usize) -> Vec<u8> {
-        let begin = (offset as usize).min(self.bytes.len());
-        let end = begin.saturating_add(length).min(self.bytes.len());
-        self.bytes.get(begin..end).unwrap_or_default().to_vec()
-    }
-
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        let end = offset + bytes.len();
-        if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
-        }
-        if let Some(range) = self.bytes.get_mut(offset..end) {
-            range.copy_from_slice(bytes);
-        }
+        })
     }
 
     fn list_keys(&self, after: &str, prefix: &str, limit: usize) -> KeyPage {

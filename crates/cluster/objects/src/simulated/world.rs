@@ -3,13 +3,16 @@
 use super::call::Answer;
 use super::client::Client;
 use super::faults::{Fate, Faults};
+use super::files::Directory;
 use super::store::{Message, Store};
 use crate::{Instance, Locks, Result};
 use gemelo_base::Clock;
 use gemelo_base::random::Random;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A simulated store, its time, and the state of its clients.
@@ -32,6 +35,8 @@ struct State {
     random: Random,
     faults: Faults,
     store: Store,
+    /// Which world over its directory it is; 0 in memory.
+    number: u64,
     next_ticket: Ticket,
     on_the_way: BTreeMap<(u64, Ticket), Message>,
     answers: BTreeMap<Ticket, Result<Answer>>,
@@ -59,11 +64,26 @@ impl World {
     /// Creates an empty store. Equal seeds give equal runs.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
+        Self::with_store(seed, faults, Store::new(), 0)
+    }
+
+    /// Creates a store whose objects are files of a directory, with those that it has. Other
+    /// worlds over the directory must be gone. Locks and fences do not outlive a world.
+    ///
+    /// # Errors
+    /// Fails if the files cannot be read or created.
+    pub fn in_directory(seed: u64, faults: Faults, path: &Path) -> io::Result<Self> {
+        let (directory, number) = Directory::open(path)?;
+        Ok(Self::with_store(seed, faults, Store::in_directory(&directory)?, number))
+    }
+
+    fn with_store(seed: u64, faults: Faults, store: Store, number: u64) -> Self {
         let state = State {
             now_ns: 0,
             random: Random::new(seed),
             faults,
-            store: Store::new(),
+            store,
+            number,
             next_ticket: 0,
             on_the_way: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -227,7 +247,11 @@ impl World {
 
 impl State {
     fn connect(&mut self, old: Option<&Instance>) -> Instance {
-        let instance = Instance(format!("client.{}", self.clients.len() + 1));
+        let client = self.clients.len() + 1;
+        let instance = Instance(match self.number {
+            0 => format!("client.{client}"),
+            number => format!("client.{number}.{client}"),
+        });
         let thread = old.and_then(|old| self.clients.get(old)).map(|old| old.thread.clone());
         let condition = Condition {
             thread: thread.unwrap_or_else(|| instance.clone()),

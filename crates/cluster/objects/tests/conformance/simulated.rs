@@ -14,6 +14,27 @@ fn the_simulated_store_keeps_the_promises() {
 }
 
 #[test]
+fn objects_in_files_keep_the_promises_and_are_there_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || World::in_directory(1, Faults::NONE, directory.path()).unwrap();
+    let world = open();
+    let instance = world.client().instance();
+    check(&Subject { connect: &|| Box::new(world.client()), clock: &world });
+    let names = world.client().list("").unwrap();
+    drop(world);
+    let again = open().client();
+    assert_ne!(again.instance(), instance, "a client of another world is another one");
+    assert_eq!(again.list("").unwrap(), names);
+    let mut bytes = [0; 12];
+    assert_eq!(again.read("bytes", 0, &mut bytes).unwrap(), 10);
+    assert_eq!(&bytes[..10], b"\x0012\0abxyZ!");
+    let key = ["key".to_owned()];
+    assert_eq!(again.get_keys("created", &key).unwrap(), [Some(vec![1])]);
+    again.remove("created").unwrap();
+    assert!(open().client().get_keys("created", &key).is_err());
+}
+
+#[test]
 fn faults_leave_an_operation_applied_late_or_not_at_all() {
     let timed_out = |faults: Faults| {
         let world = World::new(1, Faults::NONE);

@@ -1,20 +1,21 @@
 //! The domain that each case begins with.
 //!
 //! `one` is the home of contents that `two` borrows, of contents that it does not use itself any
-//! more and lends, and of one that nobody uses any more: the letter about it is not read. `three`
-//! has died in a change: the index has it, and the ledger has the intent alone. Contents and index
-//! have several objects each.
+//! more and lends, and of one that nobody uses any more: the letter about it is not read, and
+//! neither is a doubt about another. `three` has died in changes of several shards: one does not
+//! have its change, and the ledger has the intents alone. Contents and index have several
+//! objects each: one shard of the index is split, and one is being split.
 
 use crate::snapshot::{Snapshot, take};
 use gemelo_base::{Clock, Silent, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_domain::Client;
+use gemelo_domain::{Client, Shard, ShardView, SplitStep};
 use gemelo_format::{Compression, DedupMode, FingerprintKind};
 use gemelo_member::{DomainClient, MemberUri, NewDomain};
 use gemelo_objects::simulated::{Faults, World};
 use gemelo_objects::{
-    Fenced, Holder, Instance, LockName, Locks, ObjectError, Objects, Operation as ObjectOperation,
-    Request as ObjectRequest, Result as ObjectResult,
+    Fenced, Holder, Instance, KeyRange, LockName, Locks, MAX_PAGE_KEYS, ObjectError, Objects,
+    Operation as ObjectOperation, Request as ObjectRequest, Result as ObjectResult, Update,
 };
 use gemelo_place::{MemberPlace, PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{PoolOptions, Tuning};
@@ -34,16 +35,23 @@ pub(crate) const BLOCKS: u64 = 96;
 const LEASE: Duration = Duration::from_secs(60);
 /// Room for contents in several objects.
 const CAPACITY: u64 = 12 << 20;
+/// A short journal, and one with which the metadata have several objects.
+pub(crate) const SHORT_JOURNAL: u64 = 64 << 10;
+pub(crate) const LONG_JOURNAL: u64 = 3 << 20;
 /// Blocks of the volume that has many contents, so that they lie in several objects.
 const MANY: u64 = 1100;
 
 /// The blocks that `three` wrote last, which were zeros before. Their contents and their commit
 /// were written at once, so a commit whose contents are missing is one that a crash cut off.
-pub(crate) const LAST: std::ops::Range<u64> = 20..24;
+pub(crate) const LAST: std::ops::Range<u64> = 30..34;
 
 pub(crate) const MEMBERS: [&str; 3] = ["one", "two", "three"];
 
-/// A client of a store, which may lose the changes of ledgers after the next change of the index.
+/// The shard whose last change is refused.
+const REFUSING_SHARD: &str = "index.10";
+
+/// A client of a store, which may lose the changes of ledgers after a change of the index that it
+/// refuses.
 pub(crate) struct Store {
     client: Arc<dyn Client>,
     dies_after_index: AtomicBool,
@@ -73,9 +81,16 @@ impl Objects for Store {
             return;
         }
         let is_index = requests.iter().any(|one| changes(one, "index."));
-        self.client.execute(requests);
-        if is_index && self.dies_after_index.load(Ordering::Relaxed) {
-            self.is_dying.store(true, Ordering::Relaxed);
+        if !is_index || !self.dies_after_index.load(Ordering::Relaxed) {
+            return self.client.execute(requests);
+        }
+        for request in requests {
+            if changes(request, REFUSING_SHARD) {
+                self.is_dying.store(true, Ordering::Relaxed);
+                request.outcome = Err(ObjectError::Fenced { instance: self.client.instance() });
+            } else {
+                self.client.execute(std::slice::from_mut(request));
+            }
         }
     }
 
@@ -106,8 +121,8 @@ impl Process {
         MemberPlace::new(uri).with_lease(LEASE).with_client(Arc::clone(&self.client))
     }
 
-    fn create(&self, name: &str, compression: Option<Compression>) {
-        let journal_bytes = Some(64 << 10);
+    fn create(&self, name: &str, compression: Option<Compression>, journal_bytes: u64) {
+        let journal_bytes = Some(journal_bytes);
         let options = PoolOptions {
             capacity_bytes: CAPACITY,
             journal_bytes,
@@ -203,7 +218,7 @@ fn fill(
     overwrite(images, placed, (member, volume), (0..).zip(ids));
 }
 
-fn overwrite(
+pub(crate) fn overwrite(
     images: &mut Images,
     placed: &PlacedPool,
     (member, volume): (&'static str, &'static str),
@@ -216,25 +231,30 @@ fn overwrite(
     placed.pool().flush().unwrap();
 }
 
-fn share(placed: &PlacedPool) {
+pub(crate) fn share(placed: &PlacedPool) {
     placed.share(&StopFlag::new()).unwrap();
 }
 
 impl Base {
     /// Makes the domain on the simulated store.
     pub(crate) fn simulated(compression: Option<Compression>) -> Self {
+        Self::in_memory(compression, SHORT_JOURNAL)
+    }
+
+    pub(crate) fn in_memory(compression: Option<Compression>, journal_bytes: u64) -> Self {
         let world = new_world();
         let connect = || -> Arc<dyn Client> { Arc::new(world.client()) };
         let outlive = || {
             world.sleep_until_ns(world.now_ns() + 2 * LEASE.as_nanos() as u64);
         };
-        Self::make(&connect, &outlive, compression)
+        Self::make(&connect, &outlive, compression, journal_bytes)
     }
 
     pub(crate) fn make(
         connect: &dyn Fn() -> Arc<dyn Client>,
         outlive: &dyn Fn(),
         compression: Option<Compression>,
+        journal_bytes: u64,
     ) -> Self {
         let new = NewDomain {
             block_bytes: BLOCK as u32,
@@ -245,7 +265,7 @@ impl Base {
         new.create_in(&*connect()).unwrap();
         let process = Process::new(connect()).unwrap();
         let mut images = Images::new();
-        MEMBERS.iter().for_each(|name| process.create(name, compression));
+        MEMBERS.iter().for_each(|name| process.create(name, compression, journal_bytes));
 
         let one = process.serve("one");
         fill(&mut images, &one, ("one", "vm"), 1..=24);
@@ -258,10 +278,12 @@ impl Base {
         share(&two);
         two.close().unwrap();
         let three = process.serve("three");
-        fill(&mut images, &three, ("three", "vm"), (1..=6).chain(301..=306));
+        fill(&mut images, &three, ("three", "vm"), (1..=6).chain(301..=318));
         share(&three);
         three.close().unwrap();
         let before = take(&*process.store);
+        let split = Shard::new(1, 1).unwrap();
+        split_until_open(&*process.store, split, true);
 
         let one = process.serve("one");
         one.pool().remove_volume("lent").unwrap();
@@ -281,16 +303,63 @@ impl Base {
         two.close().unwrap();
         let dying = Process::new(connect()).unwrap();
         let three = dying.serve("three");
-        overwrite(&mut images, &three, ("three", "vm"), (0..2).zip(441..));
+        // So many contents that no shard has all of them.
+        overwrite(&mut images, &three, ("three", "vm"), (0..2).chain(10..24).zip(441..));
         overwrite(&mut images, &three, ("three", "vm"), LAST.zip(13..));
         dying.store.dies_after_index.store(true, Ordering::Relaxed);
         assert!(three.share(&StopFlag::new()).is_err());
         drop(three);
         outlive();
-        Self { before, now: take(&*process.store), images }
+        split_until_open(&*process.store, Shard::new(1, 0).unwrap(), false);
+        doubt(&*process.store);
+        let now = take(&*process.store);
+        let intents = now["ledger.00000003"].keys.keys().filter(|key| key.starts_with("i."));
+        assert!(intents.count() > 1, "one was refused, and the others were applied");
+        let is_long = journal_bytes > SHORT_JOURNAL;
+        assert_eq!(now.contains_key("meta.00000001.1"), is_long);
+        assert!(now.contains_key("data.00000001.1"));
+        Self { before, now, images }
     }
 }
 
+/// Takes the steps of a split up to the copy of the entries, or all but the removal of the old
+/// ones, which the next member makes.
+fn split_until_open(store: &dyn Objects, shard: Shard, opens: bool) {
+    let (name, halves) = (shard.object(), shard.halves().unwrap());
+    let step = |object: &str, step: SplitStep<'_>| store.update(object, &step.update()).unwrap();
+    let header = || {
+        let keys = ShardView::keys(std::iter::empty());
+        ShardView::decode(&keys, &store.get_keys(&name, &keys).unwrap()).unwrap().header
+    };
+    step(&name, SplitStep::Seal(header()));
+    let range = KeyRange { after: "", prefix: "f.", limit: MAX_PAGE_KEYS };
+    let page = store.list_keys(&name, range).unwrap();
+    assert!(!page.has_more, "one page has all entries");
+    for half in halves {
+        step(&half.object(), SplitStep::Create);
+        let copy = SplitStep::Copy { half, entries: &page.entries };
+        let entries = copy.update().set.len() as u64;
+        step(&half.object(), copy);
+        if opens {
+            step(&half.object(), SplitStep::Open { entries });
+        }
+    }
+    if opens {
+        step(&name, SplitStep::MarkSplit(header()));
+    }
+}
+
+/// Sends the home a doubt of the second member about a content.
+fn doubt(store: &dyn Objects) {
+    let range = KeyRange { after: "", prefix: "f.", limit: 1 };
+    let page = store.list_keys("index.10", range).unwrap();
+    let digits = page.entries[0].0.strip_prefix("f.").unwrap();
+    let set = vec![(format!("{digits}.00000002.00000000"), vec![1])];
+    store.update("doubt.00000001", &Update { set, ..Update::default() }).unwrap();
+}
+
+pub(crate) const FAULTS: Faults = Faults { min_delay_ns: 0, max_delay_ns: 1000, ..Faults::NONE };
+
 pub(crate) fn new_world() -> World {
-    World::new(1, Faults { min_delay_ns: 0, max_delay_ns: 1000, ..Faults::NONE })
+    World::new(1, FAULTS)
 }

@@ -8,7 +8,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_disk::DiskAccess;
 use gemelo_domain::Client;
 use gemelo_place::{DomainCheck, PlacedPool, PoolPlace, Use};
-use gemelo_volume::{LossChoice, RepairOptions, ScrubOptions, repair};
+use gemelo_volume::{LossChoice, RepairOptions, ScrubOptions, repair, repair_outlook};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,8 @@ struct Running<'c> {
     seen: Seen,
     failed: Vec<String>,
     next: u64,
+    /// Members whose pools were repaired and gave blocks up, as the repair says before.
+    gave_up: BTreeSet<&'static str>,
     /// `true` if contents of the last commit of `three` may be lost.
     is_torn: bool,
 }
@@ -63,12 +65,16 @@ pub(crate) fn run(
         seen,
         failed: Vec::new(),
         next: 5000,
+        gave_up: BTreeSet::new(),
         is_torn: case.name.starts_with("data.00000003"),
     };
     running.check();
     running.round();
     running.round();
     running.seen.failed = std::mem::take(&mut running.failed);
+    if is_plain {
+        running.look_for_gone(case);
+    }
     running.repair();
     running.round();
     running.seen.failed_after = std::mem::take(&mut running.failed);
@@ -197,18 +203,28 @@ impl Running<'_> {
 
     /// Repairs the domain, and then each pool.
     fn repair(&mut self) {
-        let Some(process) = self.process() else { return };
-        self.seen.unrepaired = match DomainCheck::repair(&process.client, LEASE) {
-            Err(error) => Some(error.to_string()),
-            Ok((check, _)) => check.findings.list.first().map(ToString::to_string),
-        };
+        if let Some(process) = self.process() {
+            self.seen.unrepaired = match DomainCheck::repair(&process.client, LEASE) {
+                Err(error) => Some(error.to_string()),
+                Ok((check, _)) => check.findings.list.first().map(ToString::to_string),
+            };
+        }
         let Some(process) = self.process() else { return };
         for name in MEMBERS {
             let place = PoolPlace::Member(Box::new(process.place(name)));
             if let Ok(held) = place.open_disks(DiskAccess::Exclusive) {
                 let options = RepairOptions { data: true, choice: LossChoice::Skip };
-                let repaired = repair(&held.disks(), options, &Silent, &StopFlag::new());
-                self.note(name, "repair", repaired);
+                let (disks, stop) = (held.disks(), StopFlag::new());
+                let outlook = repair_outlook(&disks, true, &Silent, &stop);
+                // A repair that goes back to an earlier state is the user's choice.
+                if outlook.is_ok_and(|outlook| outlook.lost_history.is_none()) {
+                    let repaired = repair(&disks, options, &Silent, &stop);
+                    if repaired.as_ref().is_ok_and(|plan| !plan.costs.is_empty()) {
+                        self.gave_up.insert(name);
+                    }
+                    self.note(name, "repair", repaired);
+                }
+                drop(disks);
                 let released = held.release();
                 self.note(name, "release", released);
             }
@@ -218,12 +234,13 @@ impl Running<'_> {
     fn look_for_gone(&mut self, case: &Case) {
         let (before, after) =
             (contents(&case.objects, BLOCK), contents(&take(&*(self.connect)()), BLOCK));
-        let sure = self.expected.values().flat_map(BTreeMap::values).filter(|ids| ids.len() == 1);
+        let wanting = self.expected.iter().filter(|((name, _), _)| !self.gave_up.contains(name));
+        let sure = wanting.flat_map(|(_, blocks)| blocks.values()).filter(|ids| ids.len() == 1);
         let wanted: BTreeSet<u64> = sure.flatten().copied().collect();
         let is_gone = |id: &&u64| {
             let content = content(**id);
             before.contains(&content) && !after.contains(&content)
         };
-        self.seen.gone = wanted.iter().filter(is_gone).copied().collect();
+        self.seen.gone.extend(wanted.iter().filter(is_gone));
     }
 }

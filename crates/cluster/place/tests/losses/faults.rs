@@ -86,7 +86,7 @@ fn changed_object(
 fn kinds_of_keys(object: &Object) -> BTreeMap<String, String> {
     let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for key in object.keys.keys() {
-        let is_many = ["f.", "k.", "r.", "i.", "p.", "s."].iter().any(|one| key.starts_with(one));
+        let is_many = ["f.", "k.", "r.", "p.", "s."].iter().any(|one| key.starts_with(one));
         let is_mail = key.len() > 40;
         let kind = match key.split_once('.') {
             _ if is_mail => "mail",
@@ -125,6 +125,7 @@ fn parts(base: &Base) -> Vec<Case> {
         "meta.00000002",
         "ledger.00000002",
         "data.00000002",
+        "index.",
     ];
     let older = |prefix: &&str| {
         let mut objects = base.now.clone();

@@ -2,7 +2,7 @@
 //! older than the rest: nobody destroys what is intact, nobody reads wrong bytes, and the check
 //! says so before. Members are served, read, searched, scrubbed, collected and repaired.
 //!
-//! It runs on the simulated store in every run, and the objects whose loss is the worst on Ceph.
+//! It runs on objects in files in every run, and each kind of object and of key once on Ceph.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,6 +20,8 @@ mod ceph;
 mod base;
 mod case;
 mod faults;
+mod forged;
+mod in_tenure;
 mod matrix;
 mod on_ceph;
 mod snapshot;

@@ -1,10 +1,11 @@
-//! The whole matrix on the simulated store.
+//! The whole matrix on objects in files.
 
-use crate::base::{Base, new_world};
+use crate::base::{Base, FAULTS};
 use crate::case::{Seen, run};
 use crate::faults::{Case, Fault, cases};
 use gemelo_domain::Client;
 use gemelo_format::Compression;
+use gemelo_objects::simulated::World;
 use std::sync::Arc;
 
 /// Returns what is wrong with the outcome of a case.
@@ -27,14 +28,20 @@ pub(crate) fn judge(case: &Case, seen: &Seen) -> Option<String> {
 
 /// Runs the cases of a fault whose names begin with a prefix. Returns how many they are.
 fn run_all(fault: Fault, compression: Option<Compression>, prefix: &str) -> usize {
-    let base = Base::simulated(compression);
+    run_cases(&Base::simulated(compression), fault, compression, prefix)
+}
+
+pub(crate) fn run_cases(
+    base: &Base,
+    fault: Fault,
+    compression: Option<Compression>,
+    prefix: &str,
+) -> usize {
     let mut bad = Vec::new();
-    let mut cases = cases(&base, fault);
+    let mut cases = cases(base, fault);
     cases.retain(|case| case.name.starts_with(prefix));
     for case in &cases {
-        let world = new_world();
-        let connect = || -> Arc<dyn Client> { Arc::new(world.client()) };
-        let seen = run(case, &base.images, &connect, compression.is_none());
+        let seen = in_files(case, base, compression);
         if std::env::var_os("SHOW_CASES").is_some() {
             let first = |list: &[String]| (list.len(), list.first().cloned());
             eprintln!(
@@ -54,14 +61,21 @@ fn run_all(fault: Fault, compression: Option<Compression>, prefix: &str) -> usiz
     cases.len()
 }
 
+/// Runs a case on objects in files. Each process reads them anew.
+fn in_files(case: &Case, base: &Base, compression: Option<Compression>) -> Seen {
+    let directory = tempfile::tempdir().unwrap();
+    let connect = || -> Arc<dyn Client> {
+        Arc::new(World::in_directory(1, FAULTS, directory.path()).unwrap().client())
+    };
+    run(case, &base.images, &connect, compression.is_none())
+}
+
 #[test]
 fn a_domain_without_a_fault_is_whole() {
     for compression in [None, Some(Compression::Lz4)] {
         let base = Base::simulated(compression);
         let case = Case { name: "nothing".into(), objects: base.now.clone() };
-        let world = new_world();
-        let connect = || -> Arc<dyn Client> { Arc::new(world.client()) };
-        let seen = run(&case, &base.images, &connect, compression.is_none());
+        let seen = in_files(&case, &base, compression);
         let nothing = (&seen.said, &seen.failed, &seen.failed_after, &seen.wrong);
         assert_eq!(nothing, (&vec![], &vec![], &vec![], &vec![]));
         assert_eq!((seen.unrepaired, seen.gone), (None, vec![]));

@@ -112,6 +112,39 @@ fn what_is_lost_is_found_and_shards_are_rebuilt() {
     );
 }
 
+#[test]
+fn a_lost_length_of_a_disk_and_a_lost_seal_are_named_before_the_member_is_opened() {
+    let domain = Domain::new();
+    let process = domain.process();
+    let one = process.filled("one", 1..=8);
+    one.share(&StopFlag::new()).unwrap();
+    one.close().unwrap();
+    let client = domain.world.client();
+    let lost = [
+        ("member.00000001", "data.length"),
+        ("ledger.00000001", "version"),
+        ("ledger.00000001.0000", "version"),
+    ];
+    for (object, key) in lost {
+        let keys = [key.to_owned()];
+        let value = client.get_keys(object, &keys).unwrap().remove(0).unwrap();
+        let remove = Update { remove: keys.into(), ..Update::default() };
+        client.update(object, &remove).unwrap();
+        let check = DomainCheck::run(&process.client, Duration::ZERO).unwrap();
+        let is_it = |found: &Finding| match found {
+            Finding::Damaged { object: found, key: of, .. } => found == object && of == key,
+            _ => false,
+        };
+        assert!(check.findings.list.iter().any(is_it), "{object} {key}: {check:?}");
+        assert!(process.open("one", Use::Hold, false).is_err(), "{object} {key}");
+        let put_back = Update { set: vec![(key.to_owned(), value)], ..Update::default() };
+        client.update(object, &put_back).unwrap();
+    }
+    let check = DomainCheck::run(&process.client, Duration::ZERO).unwrap();
+    assert_eq!(check.findings, Findings::default());
+    process.serve("one").close().unwrap();
+}
+
 /// A domain that has lost a shard with contents of the member `one`, and two processes.
 fn with_a_lost_shard() -> (Domain, Process, Process) {
     let domain = Domain::new();

@@ -21,3 +21,4 @@ mod hand_over;
 mod heal;
 mod store;
 mod together;
+mod unreachable;

@@ -25,6 +25,8 @@ pub(crate) struct Store {
     pub(crate) loses_lists: AtomicBool,
     /// The beginning of the names of objects whose removals are lost.
     pub(crate) lost_removals: Mutex<Option<String>>,
+    /// The beginning of the names of objects whose reads are lost.
+    pub(crate) lost_reads: Mutex<Option<String>>,
     /// Called before each change of the index.
     pub(crate) before_index: Mutex<Option<Hook>>,
     /// Called before the next change of the list of members.
@@ -44,6 +46,7 @@ impl Store {
             loses_index: AtomicBool::new(false),
             loses_lists: AtomicBool::new(false),
             lost_removals: Mutex::default(),
+            lost_reads: Mutex::default(),
             before_index: Mutex::default(),
             before_members: Mutex::default(),
             watcher: Mutex::default(),
@@ -58,9 +61,13 @@ impl Store {
 
     fn is_lost(&self, request: &Request<'_>) -> bool {
         let is_removal = matches!(request.operation, Operation::Remove);
+        let is_read =
+            matches!(request.operation, Operation::Read { .. } | Operation::ReadParts { .. });
         let prefix = self.lost_removals.lock();
+        let unread = self.lost_reads.lock();
         Self::is_change_of(request, "ledger.", &self.loses_ledger)
             || Self::is_change_of(request, "index.", &self.loses_index)
+            || is_read && unread.as_ref().is_some_and(|one| request.object.starts_with(one))
             || is_removal && prefix.as_ref().is_some_and(|one| request.object.starts_with(one))
     }
 

@@ -18,12 +18,14 @@ fn the_thread_of_an_open_member_shares_and_what_is_borrowed_is_read() {
     let two = second.open("two", Use::Hold, true).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let kept = || [&one, &two].map(|placed| placed.sharing_stat().unwrap().blocks.kept);
-    while kept() != [8, 8] {
+    let borrowed = || {
+        let borrowed = [&one, &two].map(|placed| placed.sharing_stat().unwrap().blocks.borrowed);
+        borrowed.iter().sum::<u64>()
+    };
+    while kept() != [8, 8] || borrowed() != 4 {
         assert!(Instant::now() < deadline, "{:?}", (one.sharing_stat(), two.sharing_stat()));
         std::thread::sleep(Duration::from_millis(10));
     }
-    let borrowed = [&one, &two].map(|placed| placed.sharing_stat().unwrap().blocks.borrowed);
-    assert_eq!(borrowed.iter().sum::<u64>(), 4);
     expect(&one, 1..=8);
     expect(&two, 5..=12);
     one.close().unwrap();

@@ -1,10 +1,11 @@
 //! Tests of the values of groups.
 
 use super::*;
+use crate::recode_ledger_value;
 use proptest::prelude::*;
 
 /// The member whose groups they are. No other place has its number.
-const OWN: MemberId = NO_MEMBER;
+const OWN: MemberId = MemberId(0);
 
 fn kinds() -> impl Strategy<Value = BlockState> {
     let place = || (1..=u32::MAX, 1..u32::MAX);

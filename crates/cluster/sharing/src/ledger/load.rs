@@ -6,7 +6,8 @@
 //! knows of it.
 
 use super::{
-    Ledger, OBJECTS_AT_ONCE, PAGE_PREFIX, SHARD_PREFIX, Seal, VERSION_KEY, known_shard, named_page,
+    Ledger, OBJECTS_AT_ONCE, PAGE_PREFIX, SHARD_PREFIX, Seal, VERSION_KEY, expect_in_page, head_of,
+    known_shard, named_page,
 };
 use crate::error::Result;
 use crate::group::{AFTER_FINGERPRINTS, Kinds};
@@ -49,8 +50,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn take(&mut self, member: MemberId, key: &str, value: &[u8]) {
-        if let Err(reason) = self.try_take(member, key, value) {
+    fn take(&mut self, member: MemberId, object: &str, (key, value): (&str, &[u8])) {
+        if let Err(reason) = self.try_take(member, object, (key, value)) {
             self.damage.push((key.to_owned(), reason));
         }
     }
@@ -58,8 +59,8 @@ impl Reading {
     fn try_take(
         &mut self,
         member: MemberId,
-        key: &str,
-        value: &[u8],
+        object: &str,
+        (key, value): (&str, &[u8]),
     ) -> std::result::Result<(), Reason> {
         if key == VERSION_KEY {
             self.seal = Some(Seal::decode(value)?);
@@ -68,12 +69,13 @@ impl Reading {
         let digest = digest(key, value);
         self.keys = self.keys.wrapping_add(digest);
         if let Some(number) = Kinds::number_of_key(key) {
+            expect_in_page(&head_of(member), object, Kinds::first_block(number))?;
             self.kinds.extend(Kinds::decode(member, number, value)?.iter());
             return Ok(());
         }
         self.head_keys.insert(key.to_owned(), digest);
         if key.starts_with(INTENT_PREFIX) {
-            self.in_flight.push(InFlight::decode(value)?);
+            self.in_flight.push(InFlight::decode_of(member, key, value)?);
         } else if key.starts_with(PAGE_PREFIX) {
             let (page, version) = named_page(key, value)?;
             self.named.insert(page, version);
@@ -214,7 +216,8 @@ impl Ledger {
                     continue;
                 };
                 reading.is_there = true;
-                page.entries.iter().for_each(|(key, value)| reading.take(self.member, key, value));
+                let entries = page.entries.iter();
+                entries.for_each(|(key, value)| reading.take(self.member, name, (key, value)));
                 let last = page.entries.into_iter().next_back().filter(|_| page.has_more);
                 rest.extend(last.map(|(key, _)| (number, name, key)));
             }

@@ -23,8 +23,8 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { version, other, keys, fingerprints } = *self;
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let Self { version, other, keys, fingerprints } = self;
         let writer = Writer::new(FORM).u64(version).u64(other).u64(keys).u64(fingerprints);
         writer.finish(VERSION_KEY)
     }
@@ -34,7 +34,7 @@ impl Seal {
         if reader.tag != FORM {
             return Err("it has the format of another version of gemelo");
         }
-        let (version, other) = (reader.u64()?, reader.u64()?);
+        let (version, other) = (reader.count()?, reader.count()?);
         let (keys, fingerprints) = (reader.u64()?, reader.u64()?);
         reader.finish().map(|()| Self { version, other, keys, fingerprints })
     }

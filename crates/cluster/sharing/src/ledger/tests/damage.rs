@@ -127,3 +127,25 @@ fn a_ledger_that_is_written_anew_has_the_same_records_and_none_of_the_damage() {
     put(&client, &pages[1], kept[1].clone());
     assert_eq!(damage(&client), [(pages[1].clone(), OLD_PAGE)]);
 }
+
+#[test]
+fn a_group_in_an_object_of_other_blocks_is_damage() {
+    let (_world, client, ledger) = written();
+    let of_page = keys_of(&client, &ledger.page(3));
+    let (key, value) = of_page.iter().find(|(key, _)| key.starts_with("k.")).unwrap();
+    for object in [ledger.page(4), ledger.head()] {
+        let mut keys = keys_of(&client, &object);
+        keys.push((key.clone(), value.clone()));
+        // The seal agrees.
+        let seal = keys.iter_mut().find(|(key, _)| key == VERSION_KEY).unwrap();
+        let before = Seal::decode(&seal.1).unwrap();
+        let sum = before.keys.wrapping_add(digest(key, value));
+        seal.1 = Seal { keys: sum, ..before }.encode();
+        let whole = keys_of(&client, &object);
+        put(&client, &object, keys);
+        let found = damage(&client);
+        assert!(found.iter().any(|(name, _)| *name == object), "{object}: {found:?}");
+        put(&client, &object, whole);
+    }
+    assert_eq!(damage(&client), []);
+}

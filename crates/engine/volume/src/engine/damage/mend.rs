@@ -75,7 +75,9 @@ impl Engine {
     /// Writes the content of a damaged block to that block again. Returns `false` if that is not
     /// possible. The caller holds a pin since it looked the block up.
     pub(crate) fn write_again(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
-        if self.check_writable().is_err() || !self.heal(Some(pbn), content) {
+        // A ledger or an index that names a free block is wrong, and the block may be given out.
+        let is_writable = self.check_writable().is_ok() && self.data.is_used(pbn);
+        if !is_writable || !self.heal(Some(pbn), content) {
             return Ok(false);
         }
         let mut state = self.state_to_change();
