@@ -1,7 +1,6 @@
 //! Lengths of disks that cannot be, with right checksums.
 
 use crate::{Domain, OBJECT};
-use gemelo_disk::Disk as _;
 use gemelo_domain::{DomainError, MemberValues};
 use gemelo_member::MemberError;
 
