@@ -1,8 +1,8 @@
 //! The reference counts on disk: small ones packed by groups of PBNs, large ones by PBN.
 
 use super::Version;
-use super::layout::{Cursor, Layout};
 use super::pages::Pages;
+use super::stored::Reader;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{CountAt, MANY, Part};
 
@@ -10,17 +10,23 @@ use gemelo_format::{CountAt, MANY, Part};
 const GROUPS_AT_ONCE: usize = 1024;
 
 /// Looks up counts on disk. It keeps the last leaves, so PBNs near each other are fast.
-pub(super) struct StoredCounts<'c, L> {
-    small: Cursor<'c, L>,
-    many: Cursor<'c, L>,
+pub(super) struct StoredCounts<'c> {
+    small: Reader<'c>,
+    many: Reader<'c>,
 }
 
-impl<'c, L: Layout> StoredCounts<'c, L> {
-    pub(super) const fn new(pages: &'c Pages, version: &Version<L::Index>) -> Self {
+impl<'c> StoredCounts<'c> {
+    pub(super) const fn new<I>(pages: &'c Pages, version: &'c Version<I>) -> Self {
         Self {
-            small: Cursor::new(pages, version.counts, Part::Counts),
-            many: Cursor::new(pages, version.many, Part::Many),
+            small: Reader::new(pages, &version.counts, Part::Counts),
+            many: Reader::new(pages, &version.many, Part::Many),
         }
+    }
+
+    /// The count of a PBN, if it is in memory and small.
+    pub(super) fn known(&self, pbn: u64) -> Option<u32> {
+        let at = CountAt::of(pbn);
+        Some(at.get(self.small.known(at.group)?)).filter(|count| *count != MANY)
     }
 
     /// The counts of PBNs, in their order. The leaves that are not in the cache are read in lists.
@@ -90,12 +96,12 @@ pub(super) struct CountEdits {
 impl CountEdits {
     /// The changes that a checkpoint makes to the counts of the one before it, for these new counts
     /// by PBN, in order.
-    pub(super) fn new<L: Layout>(
+    pub(super) fn new<I>(
         pages: &Pages,
-        before: &Version<L::Index>,
+        before: &Version<I>,
         counted: &[(u64, u32)],
     ) -> Result<Self> {
-        let mut stored = Cursor::<L>::new(pages, before.counts, Part::Counts);
+        let mut stored = Reader::new(pages, &before.counts, Part::Counts);
         let mut groups: Vec<u64> = counted.iter().map(|(pbn, _)| CountAt::of(*pbn).group).collect();
         groups.dedup();
         let mut counts = counted.iter().copied().peekable();

@@ -2,9 +2,11 @@
 
 use super::array;
 use super::cache::Width;
+use super::image::{self, Moved};
 use super::layer::{FANOUT, LEAF_LBNS, Layer, LayerId, Position};
-use super::layout::{self, Cursor, Layout};
+use super::layout::{self, Layout};
 use super::pages::Pages;
+use super::stored::{Array, Reader};
 use crate::error::Result;
 use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, NodeRef, Part, Slot, Tree, WordForm};
 use std::collections::HashMap;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct MapState {
     /// The pages below the layers.
-    pub(super) base: Tree,
+    pub(super) base: Array,
     /// Layers that do not change any more, the oldest first. Other maps may have them too.
     pub(super) sealed: Vec<Arc<Layer>>,
     /// The layer of the changes that are being made.
@@ -62,7 +64,7 @@ impl ChildSet {
 impl MapState {
     /// The map of these pages.
     pub(super) fn of(base: Tree) -> Self {
-        Self { base, ..Self::default() }
+        Self { base: base.into(), ..Self::default() }
     }
 
     /// The layers, the newest first.
@@ -86,7 +88,7 @@ impl MapState {
     /// Returns a map with the same pages and layers. All layers are sealed.
     pub(super) fn share(&self) -> Self {
         assert!(self.open.is_none(), "maps share sealed layers alone");
-        Self { base: self.base, sealed: self.sealed.clone(), open: None }
+        Self { base: self.base.clone(), sealed: self.sealed.clone(), open: None }
     }
 
     /// Replaces layers by the pages that a checkpoint has made of them.
@@ -94,9 +96,18 @@ impl MapState {
         let last = self.sealed.iter().rposition(|layer| merged.contains_key(&layer.id));
         let Some(last) = last else { return };
         if let Some(tree) = self.sealed.get(last).and_then(|layer| merged.get(&layer.id)) {
-            self.base = *tree;
+            self.base = (*tree).into();
         }
         self.sealed.drain(..=last);
+    }
+
+    /// Gives the map its new root, if its pages were written anew.
+    pub(super) fn follow(&mut self, moved: &Moved) {
+        if !moved.is_empty() {
+            let mut tree = *self.base;
+            image::follow(&mut tree, moved);
+            self.base = tree.into();
+        }
     }
 
     /// The word of an LBN, if a layer decides it.
@@ -138,7 +149,7 @@ impl<'m> MapView<'m> {
     }
 
     pub(super) fn root(self) -> Option<MapNode> {
-        let Tree { root, height } = self.map.base;
+        let Tree { root, height } = *self.map.base;
         let at = Position::root(self.map.height());
         self.node(at, root.filter(|_| height == at.level))
     }
@@ -148,7 +159,7 @@ impl<'m> MapView<'m> {
         if let Some(page) = node.page {
             return Ok(array::child(&*self.pages.read(page, Width::Wide)?, number));
         }
-        let Tree { root, height } = self.map.base;
+        let Tree { root, height } = *self.map.base;
         Ok(root.filter(|_| node.at.child(number) == Position::root(height)))
     }
 
@@ -217,7 +228,7 @@ impl<'m> MapView<'m> {
     }
 
     fn is_above_base(self, at: Position) -> bool {
-        let Tree { root, height } = self.map.base;
+        let Tree { root, height } = *self.map.base;
         root.is_some() && at.number == 0 && at.level > height
     }
 
@@ -327,26 +338,37 @@ fn next_uncut<L: Layout>(
 }
 
 /// Looks up words of a map, and keeps the last leaf.
-pub(super) struct Words<'m, L> {
+pub(super) struct Words<'m> {
     map: &'m MapState,
-    stored: Cursor<'m, L>,
+    stored: Reader<'m>,
 }
 
-impl<'m, L: Layout> Words<'m, L> {
+impl<'m> Words<'m> {
     pub(super) const fn new(view: MapView<'m>) -> Self {
-        Self { map: view.map, stored: Cursor::new(view.pages, view.map.base, Part::Map) }
+        Self { map: view.map, stored: Reader::new(view.pages, &view.map.base, Part::Map) }
     }
 
-    /// Returns the words of LBNs, in their order.
+    /// The words of LBNs, in their order.
     pub(super) fn get_all(&mut self, lbns: &[Lbn]) -> Vec<Result<u64>> {
-        let recent: Vec<Option<u64>> = lbns.iter().map(|lbn| self.map.recent(lbn.0)).collect();
-        let older = lbns.iter().zip(&recent).filter(|(_, word)| word.is_none());
-        let keys: Vec<u64> = older.map(|(lbn, _)| lbn.0).collect();
-        let mut stored = self.stored.get_all(&keys).into_iter().map(|word| Ok(word? as u64));
-        let all = recent.into_iter().map(|recent| recent.map(Ok).or_else(|| stored.next()));
-        let words: Vec<Result<u64>> = all.flatten().collect();
-        assert_eq!(words.len(), lbns.len(), "each LBN has a word");
+        let mut words = Vec::with_capacity(lbns.len());
+        let (mut places, mut keys) = (Vec::new(), Vec::new());
+        for (place, Lbn(lbn)) in lbns.iter().enumerate() {
+            let known = self.known(*lbn);
+            if known.is_none() {
+                places.push(place);
+                keys.push(*lbn);
+            }
+            words.push(Ok(known.unwrap_or_default()));
+        }
+        for (place, word) in places.into_iter().zip(self.stored.get_all(&keys)) {
+            words[place] = word.map(|word| word as u64);
+        }
         words
+    }
+
+    /// The word of an LBN, if it is in a layer, or in memory in its leaf.
+    fn known(&self, lbn: u64) -> Option<u64> {
+        self.map.recent(lbn).or_else(|| self.stored.known(lbn).map(|word| word as u64))
     }
 
     pub(super) fn get(&mut self, lbn: u64) -> Result<u64> {

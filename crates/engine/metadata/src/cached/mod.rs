@@ -42,6 +42,7 @@ mod records;
 mod salvage;
 mod sharing;
 mod stale;
+mod stored;
 mod table;
 mod validate;
 
@@ -57,12 +58,12 @@ use delta::{Delta, SpareDelta};
 use family::Place;
 use gemelo_base::locks::Mutex;
 use gemelo_format::{
-    Identity, Lbn, Part, Policy, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree,
-    VolumeId, VolumeRecord, WordForm,
+    Identity, Lbn, Part, Policy, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, VolumeId,
+    VolumeRecord, WordForm,
 };
 pub use held::{HeldPages, MissingPages};
 use layer::LayerId;
-use layout::{Cursor, IndexState, Layout};
+use layout::{IndexState, Layout};
 use map::{MapState, MapView, Words};
 use merge::Merged;
 use neighbours::Neighbours;
@@ -73,6 +74,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
+use stored::{Array, Reader};
 use table::TableLayout;
 
 /// The policy `dtb`.
@@ -158,18 +160,18 @@ impl CachedVolume {
 /// The state on disk as of a checkpoint, without the maps.
 #[derive(Clone)]
 struct Version<I> {
-    counts: Tree,
+    counts: Array,
     /// The counts for which `counts` has too few bits.
-    many: Tree,
-    fingerprints: Tree,
+    many: Array,
+    fingerprints: Array,
     index: I,
 }
 
 impl<I> Version<I> {
     /// The state of an empty pool.
-    const fn empty(index: I) -> Self {
-        let none = Tree { root: None, height: 0 };
-        Self { counts: none, many: none, fingerprints: none, index }
+    fn empty(index: I) -> Self {
+        let [counts, many, fingerprints] = [(); 3].map(|()| Array::default());
+        Self { counts, many, fingerprints, index }
     }
 }
 
@@ -330,24 +332,20 @@ impl<L: Layout> CachedBackend<L> {
         self.frozen.as_ref().map(|frozen| &frozen.delta)
     }
 
-    fn cursor(&self, part: Part, tree: Tree) -> Cursor<'_, L> {
-        Cursor::new(&self.pages, tree, part)
-    }
-
     fn view<'m>(&'m self, map: &'m MapState) -> MapView<'m> {
         MapView { pages: &self.pages, map, form: self.words }
     }
 
-    fn words(&self, id: VolumeId) -> Result<Words<'_, L>> {
+    fn words(&self, id: VolumeId) -> Result<Words<'_>> {
         Ok(Words::new(self.view(&self.volume(id)?.map)))
     }
 
-    fn stored_counts(&self) -> StoredCounts<'_, L> {
+    fn stored_counts(&self) -> StoredCounts<'_> {
         StoredCounts::new(&self.pages, &self.version)
     }
 
-    fn stored_fingerprints(&self) -> Cursor<'_, L> {
-        self.cursor(Part::Fingerprints, self.version.fingerprints)
+    fn stored_fingerprints(&self) -> Reader<'_> {
+        Reader::new(&self.pages, &self.version.fingerprints, Part::Fingerprints)
     }
 
     fn word(&self, id: VolumeId, lbn: Lbn) -> Result<u64> {
@@ -355,44 +353,51 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn count(&self, pbn: u64) -> Result<u32> {
-        let recent = self.active.counts.get(pbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(pbn))) {
-            Some(count) => Ok(*count),
+        match self.recent_count(pbn) {
+            Some(count) => Ok(count),
             None => self.stored_counts().get(pbn),
         }
     }
 
+    /// The count of a PBN, if a delta has it.
+    fn recent_count(&self, pbn: u64) -> Option<u32> {
+        let recent = self.active.counts.get(pbn);
+        recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(pbn))).copied()
+    }
+
     /// The counts of PBNs, in their order.
     fn counts_of(&self, pbns: &[u64]) -> Result<Vec<u32>> {
-        let (active, frozen) = (&self.active, self.frozen());
-        let recent = |pbn: u64| {
-            let recent = active.counts.get(pbn);
-            recent.or_else(|| frozen.and_then(|delta| delta.counts.get(pbn))).copied()
-        };
-        stored_or(pbns, recent, |pbns| self.stored_counts().get_all(pbns))
+        let mut stored = self.stored_counts();
+        let known = |pbn| self.recent_count(pbn).or_else(|| stored.known(pbn));
+        let (mut counts, left) = known_values(pbns, 0, known);
+        left.fill(&mut counts, |keys| stored.get_all(keys))?;
+        Ok(counts)
     }
 
     /// The identities of PBNs, in their order.
     fn identities_of(&self, pbns: &[u64]) -> Result<Vec<Identity>> {
-        let (active, frozen) = (&self.active, self.frozen());
-        let recent = |pbn: u64| {
-            active.identity(pbn).or_else(|| frozen.and_then(|delta| delta.identity(pbn)))
-        };
-        stored_or(pbns, recent, |pbns| {
-            let stored = self.stored_fingerprints().get_all(pbns).into_iter();
-            stored.map(|bits| Ok(Identity::from_bytes(bits?.to_le_bytes()))).collect()
-        })
+        let mut stored = self.stored_fingerprints();
+        let known =
+            |pbn| self.recent_identity(pbn).or_else(|| stored.known(pbn).map(identity_of_bits));
+        let (mut identities, left) = known_values(pbns, Identity::NONE, known);
+        left.fill(&mut identities, |keys| {
+            let stored = stored.get_all(keys).into_iter();
+            stored.map(|bits| bits.map(identity_of_bits)).collect()
+        })?;
+        Ok(identities)
     }
 
     fn identity(&self, pbn: u64) -> Result<Identity> {
-        let recent = self.active.identity(pbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.identity(pbn))) {
+        match self.recent_identity(pbn) {
             Some(found) => Ok(found),
-            None => {
-                let bits = self.stored_fingerprints().get(pbn)?;
-                Ok(Identity::from_bytes(bits.to_le_bytes()))
-            }
+            None => self.stored_fingerprints().get(pbn).map(identity_of_bits),
         }
+    }
+
+    /// The identity of a PBN, if a delta has it.
+    fn recent_identity(&self, pbn: u64) -> Option<Identity> {
+        let recent = self.active.identity(pbn);
+        recent.or_else(|| self.frozen().and_then(|delta| delta.identity(pbn)))
     }
 
     /// Returns the next LBN before `end` that is mapped.
@@ -413,14 +418,14 @@ impl<L: Layout> CachedBackend<L> {
             stored: volume.stored,
             follows: volume.place.before,
             left: volume.place.left,
-            map: map(id).unwrap_or(volume.map.base),
+            map: map(id).unwrap_or(*volume.map.base),
         };
         let index = version.index.stored();
         StoreTable {
             volumes: volumes.iter().map(volume).collect(),
-            counts: version.counts,
-            many: version.many,
-            fingerprints: version.fingerprints,
+            counts: *version.counts,
+            many: *version.many,
+            fingerprints: *version.fingerprints,
             index: index.tree,
             buckets: index.buckets,
             index_entries: index.entries,
@@ -428,18 +433,50 @@ impl<L: Layout> CachedBackend<L> {
     }
 }
 
-/// The values of PBNs, in their order: recent ones, or stored ones.
-fn stored_or<T>(
-    pbns: &[u64],
-    recent: impl Fn(u64) -> Option<T>,
-    stored: impl FnOnce(&[u64]) -> Vec<Result<T>>,
-) -> Result<Vec<T>> {
-    let recent: Vec<Option<T>> = pbns.iter().map(|pbn| recent(*pbn)).collect();
-    let older = pbns.iter().zip(&recent).filter(|(_, recent)| recent.is_none());
-    let keys: Vec<u64> = older.map(|(pbn, _)| *pbn).collect();
-    let mut older = stored(&keys).into_iter();
-    let all = recent.into_iter().map(|recent| recent.map(Ok).or_else(|| older.next()));
-    let values = all.flatten().collect::<Result<Vec<T>>>()?;
-    assert_eq!(values.len(), pbns.len(), "each PBN has a value");
-    Ok(values)
+fn identity_of_bits(bits: u128) -> Identity {
+    Identity::from_bytes(bits.to_le_bytes())
+}
+
+/// The values of keys that are in memory, in their order, and the keys that are left.
+fn known_values<T: Clone>(
+    keys: &[u64],
+    none: T,
+    known: impl Fn(u64) -> Option<T>,
+) -> (Vec<T>, LeftKeys) {
+    let (mut values, mut left) = (Vec::with_capacity(keys.len()), LeftKeys::default());
+    for (place, key) in keys.iter().enumerate() {
+        let value = known(*key);
+        if value.is_none() {
+            left.places.push(place);
+            left.keys.push(*key);
+        }
+        values.push(value.unwrap_or_else(|| none.clone()));
+    }
+    (values, left)
+}
+
+/// Keys of a list whose values are still to be looked up.
+#[derive(Default)]
+struct LeftKeys {
+    places: Vec<usize>,
+    keys: Vec<u64>,
+}
+
+impl LeftKeys {
+    /// Looks the values up, and puts them in their places.
+    fn fill<T>(
+        self,
+        values: &mut [T],
+        look_up: impl FnOnce(&[u64]) -> Vec<Result<T>>,
+    ) -> Result<()> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let found = look_up(&self.keys);
+        assert_eq!(found.len(), self.keys.len(), "each key has a value");
+        for (place, value) in self.places.into_iter().zip(found) {
+            values[place] = value?;
+        }
+        Ok(())
+    }
 }

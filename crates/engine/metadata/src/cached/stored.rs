@@ -1,0 +1,191 @@
+//! The arrays of a state of the metadata, and the look-up of their values.
+//!
+//! An array has a table of the leaves that were looked up, in the shape of its directories. While
+//! the pages of the metadata fit the cache, the look-up of a value needs no hash, no lock and no
+//! directory: it goes down the table and takes the value from its leaf. A larger array has no
+//! table, and its leaves come through the cache.
+
+use super::array;
+use super::cache::Width;
+use super::layer::FANOUT;
+use super::pages::Pages;
+use crate::error::Result;
+use gemelo_format::{Page, Part, Tree, array_value};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+/// A node of a table: a leaf, which the array may lack, or the nodes below it that are known.
+enum Node {
+    Leaf(Option<Arc<Page>>),
+    Inner(Box<[OnceLock<Self>]>),
+}
+
+/// An array of a state, with a table of its leaves. Both never change.
+#[derive(Clone, Default)]
+pub(super) struct Array {
+    tree: Tree,
+    table: Arc<OnceLock<Node>>,
+}
+
+impl From<Tree> for Array {
+    fn from(tree: Tree) -> Self {
+        Self { tree, table: Arc::default() }
+    }
+}
+
+impl Deref for Array {
+    type Target = Tree;
+
+    fn deref(&self) -> &Tree {
+        &self.tree
+    }
+}
+
+impl Array {
+    /// The leaf of this number, if the table has it.
+    fn known(&self, number: u64) -> Option<Option<&Page>> {
+        let (mut node, mut level) = (self.table.get()?, self.tree.height);
+        loop {
+            node = match node {
+                Node::Leaf(page) => return Some(page.as_deref()),
+                Node::Inner(below) => {
+                    level -= 1;
+                    below.get(place(level, number))?.get()?
+                }
+            };
+        }
+    }
+
+    /// Adds a leaf to the table.
+    fn keep(&self, number: u64, leaf: Option<Arc<Page>>) {
+        let mut at = &*self.table;
+        for level in (0..self.tree.height).rev() {
+            let inner = || Node::Inner((0..FANOUT).map(|_| OnceLock::new()).collect());
+            let Node::Inner(below) = at.get_or_init(inner) else { return };
+            let Some(next) = below.get(place(level, number)) else { return };
+            at = next;
+        }
+        // Another thread may have been faster.
+        let _ = at.set(Node::Leaf(leaf));
+    }
+}
+
+/// The place of a node among the children of its parent, by the leaf's number and the node's level.
+const fn place(level: u8, number: u64) -> usize {
+    let node = if level == 0 { number } else { number / array::span(level) };
+    (node % FANOUT) as usize
+}
+
+/// Looks up values of an array by key. It keeps the last leaf, so keys near each other are fast.
+pub(super) struct Reader<'a> {
+    pages: &'a Pages,
+    array: &'a Array,
+    part: Part,
+    /// The number of the leaf that was read last, and its page.
+    last: Option<(u64, Option<Arc<Page>>)>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) const fn new(pages: &'a Pages, array: &'a Array, part: Part) -> Self {
+        Self { pages, array, part, last: None }
+    }
+
+    fn leaf_of(&self, key: u64) -> u64 {
+        key / self.part.array_entries() as u64
+    }
+
+    /// The value of a key in its leaf.
+    fn value(&self, leaf: Option<&Page>, key: u64) -> u128 {
+        leaf.map_or(0, |page| value(page, self.part, key))
+    }
+
+    /// The value of a key, if it is in memory in its leaf.
+    #[inline]
+    pub(super) fn known(&self, key: u64) -> Option<u128> {
+        let number = self.leaf_of(key);
+        let leaf = match &self.last {
+            Some((last, page)) if *last == number => page.as_deref(),
+            _ => self.array.known(number)?,
+        };
+        Some(self.value(leaf, key))
+    }
+
+    pub(super) fn get(&mut self, key: u64) -> Result<u128> {
+        match self.known(key) {
+            Some(value) => Ok(value),
+            None => self.read(key),
+        }
+    }
+
+    #[cold]
+    fn read(&mut self, key: u64) -> Result<u128> {
+        let number = self.leaf_of(key);
+        let at = array::leaf_at(self.pages, self.array, number)?;
+        let page = at.map(|at| self.pages.read(at, self.width())).transpose()?;
+        Ok(self.hold(number, page, key))
+    }
+
+    const fn width(&self) -> Width {
+        Width::of(0, self.part)
+    }
+
+    /// Keeps a leaf, and returns the value of a key in it.
+    fn hold(&mut self, number: u64, page: Option<Arc<Page>>, key: u64) -> u128 {
+        let value = self.value(page.as_deref(), key);
+        let is_within = number < array::span(self.array.height);
+        if self.array.root.is_some() && is_within && self.pages.fit() {
+            self.array.keep(number, page.clone());
+        }
+        self.last = Some((number, page));
+        value
+    }
+
+    /// Looks up the values of keys, in their order. The leaves that are not in the cache are read
+    /// in one list.
+    pub(super) fn get_all(&mut self, keys: &[u64]) -> Vec<Result<u128>> {
+        let mut values = Vec::with_capacity(keys.len());
+        let (mut left, mut missing) = (Vec::new(), Vec::new());
+        // The last leaf that is missing.
+        let mut awaited = None;
+        for (place, key) in keys.iter().enumerate() {
+            if let Some(value) = self.known(*key) {
+                values.push(Ok(value));
+                continue;
+            }
+            let number = self.leaf_of(*key);
+            if awaited != Some(number) {
+                let value = match array::leaf_at(self.pages, self.array, number) {
+                    Ok(Some(at)) => match self.pages.in_memory(at, self.width()) {
+                        Some(page) => Ok(self.hold(number, Some(page), *key)),
+                        None => {
+                            missing.push(at);
+                            awaited = Some(number);
+                            Ok(0)
+                        }
+                    },
+                    Ok(None) => Ok(self.hold(number, None, *key)),
+                    Err(error) => Err(error),
+                };
+                values.push(value);
+            } else {
+                values.push(Ok(0));
+            }
+            if awaited == Some(number) {
+                left.push(place);
+            }
+        }
+        if left.is_empty() {
+            return values;
+        }
+        self.pages.fetch(missing);
+        for place in left {
+            values[place] = self.get(keys[place]);
+        }
+        values
+    }
+}
+
+/// The value of a key in its leaf.
+pub(super) fn value(leaf: &Page, part: Part, key: u64) -> u128 {
+    array_value(leaf, (key % part.array_entries() as u64) as usize, part.value_bytes())
+}
