@@ -67,6 +67,17 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
+        // Most are asked for one by one, and are in memory.
+        let first = records.len();
+        let (fingerprints, counts) = (self.stored_fingerprints(), self.stored_counts());
+        records.extend(pbns.iter().map_while(|pbn| {
+            let identity = self.known_identity(&fingerprints, pbn.number())?;
+            Some(Record::new(identity, self.known_count(&counts, pbn.number())?))
+        }));
+        if records.len() - first == pbns.len() {
+            return Ok(());
+        }
+        records.truncate(first);
         let pbns: Vec<u64> = pbns.iter().map(|pbn| pbn.number()).collect();
         let all = self.identities_of(&pbns)?.into_iter().zip(self.counts_of(&pbns)?);
         records.extend(all.map(|(identity, references)| Record::new(identity, references)));

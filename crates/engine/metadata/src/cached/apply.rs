@@ -2,7 +2,7 @@
 
 use super::family::{Gains, NewCount};
 use super::layout::Layout;
-use super::map::MapState;
+use super::map::{MapState, Words};
 use super::sharing::CopiedNode;
 use super::{CachedBackend, CachedVolume};
 use crate::error::{MetadataError, Result};
@@ -111,11 +111,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     pub(super) fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
-        self.volumes.get_mut(&id).ok_or_else(|| {
-            MetadataError::damaged(format!(
-                "the metadata refer to volume {id}, which does not exist"
-            ))
-        })
+        self.volumes.get_mut(&id).ok_or_else(|| Self::unknown(id))
     }
 
     /// Maps an LBN to a block that was free. Such a block has no earlier record to look up.
@@ -168,13 +164,14 @@ impl<L: Layout> CachedBackend<L> {
     /// Reads what a change of an LBN needs to know, after which the LBN shares this block, if any.
     /// Everything is read before anything is changed, so that damage refuses the change as a whole.
     pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn), shared: Option<Pbn>) -> Result<Before> {
-        let word = self.word(id, lbn)?;
+        let volume = self.volume(id)?;
+        let word = Words::new(self.view(&volume.map)).get(lbn.0)?;
         let copies = self.copies_for(id, lbn)?;
         let (own, shared) = (self.pbn_of(word), shared.map_or(0, Pbn::number));
         let mut counts = [None; 2];
         // A block that the LBN has already keeps its references, and LBNs that have left their
         // family have none.
-        let is_counted = self.is_counting && lbn.0 >= self.volume(id)?.place.left;
+        let is_counted = self.is_counting && lbn.0 >= volume.place.left;
         if is_counted && own != shared {
             let entries = self.entries(id, lbn, own)?;
             let gains = [(own, entries.loss()), (shared, entries.gain(shared))];

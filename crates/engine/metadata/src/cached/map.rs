@@ -78,6 +78,16 @@ impl MapState {
         self.layers().next().map_or(self.base.height, |layer| layer.height)
     }
 
+    /// The layer that changes. Made at the first change after it was sealed.
+    pub(super) fn open_layer(&mut self, next: &mut LayerId) -> &mut Layer {
+        let height = self.height();
+        self.open.get_or_insert_with(|| {
+            let id = *next;
+            *next = LayerId(id.0 + 1);
+            Box::new(Layer::new(id, height))
+        })
+    }
+
     /// Seals the layer that changes, if it has changes.
     pub(super) fn seal(&mut self) {
         if let Some(open) = self.open.take().filter(|layer| !layer.is_empty()) {
@@ -253,9 +263,7 @@ impl<'m> MapView<'m> {
             if layer.covers(leaf.at) {
                 words.fill(0);
             }
-            for (lbn, word) in layer.words.range(leaf.at.lbns()) {
-                words[(lbn % LEAF_LBNS) as usize] = *word;
-            }
+            layer.words.of_leaf(leaf.at.number).for_each(|(place, word)| words[place] = word);
         }
         Ok(words)
     }
@@ -264,7 +272,7 @@ impl<'m> MapView<'m> {
 /// Adds the numbers of the children of a node that have words in a layer for some of these LBNs.
 fn add_touched(layer: &Layer, at: Position, lbns: Range<u64>, touched: &mut ChildSet) {
     let mut next = lbns.start;
-    while let Some((lbn, _)) = layer.words.range(next..lbns.end.max(next)).next() {
+    while let Some((lbn, _)) = layer.words.next(next..lbns.end.max(next)) {
         let child = at.towards(lbn / LEAF_LBNS);
         touched.add(child.number % FANOUT);
         next = child.lbns().end;
@@ -302,10 +310,10 @@ fn next_below<L: Layout>(
             _ => next_uncut::<L>(view, layer, older, next, end)?.unwrap_or(end),
         };
         below = Some(under);
-        match layer.words.range(next..end).next() {
-            Some((lbn, word)) if *lbn <= under => {
-                if *word != 0 {
-                    return Ok(Some(*lbn));
+        match layer.words.next(next..end) {
+            Some((lbn, word)) if lbn <= under => {
+                if word != 0 {
+                    return Ok(Some(lbn));
                 }
                 next = lbn + 1;
                 if next >= end {

@@ -23,11 +23,11 @@ mod count_pages;
 mod counts;
 mod delta;
 mod family;
-mod filter;
 mod find;
 mod held;
 mod image;
 mod layer;
+mod layer_words;
 mod layout;
 mod load;
 mod map;
@@ -63,6 +63,7 @@ use gemelo_format::{
 };
 pub use held::{HeldPages, MissingPages};
 use layer::LayerId;
+use layer_words::Added;
 use layout::{IndexState, Layout};
 use map::{MapState, MapView, Words};
 use merge::Merged;
@@ -121,9 +122,11 @@ const DELTA_SHARE: u64 = 8;
 const NEIGHBOURS_SHARE: u64 = 16;
 /// The least memory that can be configured.
 const MIN_CACHE_BYTES: u64 = 64 << 10;
-/// Memory of a word, and of a mark or a cut, in a layer with its share of the nodes. Measured for
-/// words; two of their bytes are for the filter, and two for the set of leaves.
-const WORD_BYTES: u64 = 34;
+/// Memory of a word in the table of its piece, the mean from one growth to the next, and that of a
+/// piece of a layer.
+const WORD_BYTES: u64 = 19;
+const PIECE_BYTES: u64 = 90;
+/// Memory of a mark or a cut in a layer, with its share of the nodes.
 const MARK_BYTES: u64 = 40;
 /// A change unmaps or copies at most one LBN for this many bytes of the delta's memory. Each LBN
 /// takes far less, so a single change cannot fill the delta.
@@ -179,7 +182,8 @@ impl<I> Version<I> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Fresh {
     words: u64,
-    /// Leaves of layers that have words.
+    /// Pieces and leaves of layers that have words.
+    pieces: u64,
     leaves: u64,
     /// Pages directly above these leaves.
     directories: u64,
@@ -192,13 +196,29 @@ struct Fresh {
 }
 
 impl Fresh {
+    /// Adds a word of a layer of a volume in this place.
+    fn add(&mut self, added: Added, place: Place) {
+        self.words += u64::from(added.word);
+        self.pieces += u64::from(added.piece);
+        self.leaves += u64::from(added.leaf);
+        if added.leaf {
+            self.read_leaf(place);
+        }
+    }
+
+    /// Notes that a change reads a leaf of a volume in this place, and those of its neighbours.
+    fn read_leaf(&mut self, Place { before, after, .. }: Place) {
+        self.read_leaves += 1 + before.into_iter().chain(after).count() as u64;
+    }
+
     const fn bytes(&self) -> u64 {
-        self.words * WORD_BYTES + (self.cuts + self.marks) * MARK_BYTES
+        self.words * WORD_BYTES + self.pieces * PIECE_BYTES + (self.cuts + self.marks) * MARK_BYTES
     }
 
     const fn and(self, other: Self) -> Self {
         Self {
             words: self.words + other.words,
+            pieces: self.pieces + other.pieces,
             leaves: self.leaves + other.leaves,
             directories: self.directories + other.directories,
             cuts: self.cuts + other.cuts,
@@ -321,11 +341,12 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn volume(&self, id: VolumeId) -> Result<&CachedVolume> {
-        self.volumes.get(&id).ok_or_else(|| {
-            MetadataError::damaged(format!(
-                "the metadata refer to volume {id}, which does not exist"
-            ))
-        })
+        self.volumes.get(&id).ok_or_else(|| Self::unknown(id))
+    }
+
+    #[cold]
+    fn unknown(id: VolumeId) -> MetadataError {
+        MetadataError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
     }
 
     fn frozen(&self) -> Option<&Delta> {
@@ -365,11 +386,20 @@ impl<L: Layout> CachedBackend<L> {
         recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(pbn))).copied()
     }
 
+    /// The count of a PBN, if it is in memory.
+    fn known_count(&self, stored: &StoredCounts<'_>, pbn: u64) -> Option<u32> {
+        self.recent_count(pbn).or_else(|| stored.known(pbn))
+    }
+
+    /// The identity of a PBN, if it is in memory.
+    fn known_identity(&self, stored: &Reader<'_>, pbn: u64) -> Option<Identity> {
+        self.recent_identity(pbn).or_else(|| stored.known(pbn).map(identity_of_bits))
+    }
+
     /// The counts of PBNs, in their order.
     fn counts_of(&self, pbns: &[u64]) -> Result<Vec<u32>> {
         let mut stored = self.stored_counts();
-        let known = |pbn| self.recent_count(pbn).or_else(|| stored.known(pbn));
-        let (mut counts, left) = known_values(pbns, 0, known);
+        let (mut counts, left) = known_values(pbns, 0, |pbn| self.known_count(&stored, pbn));
         left.fill(&mut counts, |keys| stored.get_all(keys))?;
         Ok(counts)
     }
@@ -377,8 +407,7 @@ impl<L: Layout> CachedBackend<L> {
     /// The identities of PBNs, in their order.
     fn identities_of(&self, pbns: &[u64]) -> Result<Vec<Identity>> {
         let mut stored = self.stored_fingerprints();
-        let known =
-            |pbn| self.recent_identity(pbn).or_else(|| stored.known(pbn).map(identity_of_bits));
+        let known = |pbn| self.known_identity(&stored, pbn);
         let (mut identities, left) = known_values(pbns, Identity::NONE, known);
         left.fill(&mut identities, |keys| {
             let stored = stored.get_all(keys).into_iter();
