@@ -3,7 +3,9 @@
 use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
-use crate::{Index, Map, MetadataBackend, MissingPages, Record, Repair, Totals, Volumes};
+use crate::{
+    Index, KnownBlock, Map, MetadataBackend, MissingPages, Record, Repair, Totals, Volumes,
+};
 use gemelo_format::{
     Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, Policy, VolumeId, VolumeRecord,
     counted_pbns,
@@ -62,18 +64,19 @@ impl<L: Layout> Index for CachedBackend<L> {
         MissingPages::noted(&self.pages)
     }
 
-    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
+    fn find(
+        &self,
+        fingerprints: &[Fingerprint],
+        found: &mut Vec<Option<KnownBlock>>,
+    ) -> Result<()> {
         self.find_all(fingerprints, found)
     }
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
         // Most are asked for one by one, and are in memory.
         let first = records.len();
-        let (fingerprints, counts) = (self.stored_fingerprints(), self.stored_counts());
-        records.extend(pbns.iter().map_while(|pbn| {
-            let identity = self.known_identity(&fingerprints, pbn.number())?;
-            Some(Record::new(identity, self.known_count(&counts, pbn.number())?))
-        }));
+        let known = self.known_records();
+        records.extend(pbns.iter().map_while(|pbn| known.get(pbn.number())));
         if records.len() - first == pbns.len() {
             return Ok(());
         }
@@ -118,9 +121,13 @@ impl<L: Layout> Index for CachedBackend<L> {
         assert_eq!(lbns.len(), places.len(), "each LBN has a place");
         let own = places.iter().map(|place| place.pbn().map_or(0, Pbn::number));
         let mut pbns = self.pbns_to_change(volume, lbns, &own.collect::<Vec<_>>())?;
-        // Those in one page are looked up one after another.
-        pbns.sort_unstable();
-        self.counts_of(&pbns)?;
+        let stored = self.stored_counts();
+        pbns.retain(|pbn| stored.known(*pbn).is_none());
+        if !pbns.is_empty() {
+            // Those in one page are looked up one after another.
+            pbns.sort_unstable();
+            self.counts_of(&pbns)?;
+        }
         if self.pages.is_damaged() {
             return Err(MetadataError::damaged("a page was damaged when it was read"));
         }

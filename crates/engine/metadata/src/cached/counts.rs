@@ -4,7 +4,7 @@ use super::Version;
 use super::pages::Pages;
 use super::stored::Reader;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{CountAt, MANY, Part};
+use gemelo_format::{COUNT_PAGE_PBNS, CountAt, MANY, Part};
 
 /// Groups whose counts are read in one list.
 const GROUPS_AT_ONCE: usize = 1024;
@@ -25,8 +25,9 @@ impl<'c> StoredCounts<'c> {
 
     /// The count of a PBN, if it is in memory and small.
     pub(super) fn known(&self, pbn: u64) -> Option<u32> {
-        let at = CountAt::of(pbn);
-        Some(at.get(self.small.known(at.group)?)).filter(|count| *count != MANY)
+        let page = self.small.known_leaf(pbn / COUNT_PAGE_PBNS)?;
+        let count = page.map_or(0, |page| CountAt::in_page(page, pbn));
+        (count != MANY).then_some(count)
     }
 
     /// The counts of PBNs, in their order. The leaves that are not in the cache are read in lists.
@@ -45,6 +46,9 @@ impl<'c> StoredCounts<'c> {
     }
 
     pub(super) fn get(&mut self, pbn: u64) -> Result<u32> {
+        if let Some(count) = self.known(pbn) {
+            return Ok(count);
+        }
         let at = CountAt::of(pbn);
         match at.get(self.small.get(at.group)?) {
             MANY => large_count(pbn, self.many.get(pbn)?),

@@ -47,8 +47,8 @@ mod table;
 mod validate;
 
 use super::registry::{BackendContext, NewMetadata, Registration};
-use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
+use crate::{IndexSampling, Record};
 use btree::BTreeLayout;
 use catch_up::Unread;
 use compact::CompactLayout;
@@ -396,6 +396,11 @@ impl<L: Layout> CachedBackend<L> {
         self.recent_identity(pbn).or_else(|| stored.known(pbn).map(identity_of_bits))
     }
 
+    fn known_records(&self) -> KnownRecords<'_, L> {
+        let (fingerprints, counts) = (self.stored_fingerprints(), self.stored_counts());
+        KnownRecords { backend: self, fingerprints, counts }
+    }
+
     /// The counts of PBNs, in their order.
     fn counts_of(&self, pbns: &[u64]) -> Result<Vec<u32>> {
         let mut stored = self.stored_counts();
@@ -459,6 +464,20 @@ impl<L: Layout> CachedBackend<L> {
             buckets: index.buckets,
             index_entries: index.entries,
         }
+    }
+}
+
+/// Looks up records that are in memory.
+struct KnownRecords<'c, L: Layout> {
+    backend: &'c CachedBackend<L>,
+    fingerprints: Reader<'c>,
+    counts: StoredCounts<'c>,
+}
+
+impl<L: Layout> KnownRecords<'_, L> {
+    fn get(&self, pbn: u64) -> Option<Record> {
+        let identity = self.backend.known_identity(&self.fingerprints, pbn)?;
+        Some(Record::new(identity, self.backend.known_count(&self.counts, pbn)?))
     }
 }
 

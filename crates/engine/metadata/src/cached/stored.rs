@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         Self { pages, array, part, last: None }
     }
 
-    fn leaf_of(&self, key: u64) -> u64 {
+    const fn leaf_of(&self, key: u64) -> u64 {
         key / self.part.array_entries() as u64
     }
 
@@ -102,12 +102,16 @@ impl<'a> Reader<'a> {
     /// The value of a key, if it is in memory in its leaf.
     #[inline]
     pub(super) fn known(&self, key: u64) -> Option<u128> {
-        let number = self.leaf_of(key);
-        let leaf = match &self.last {
-            Some((last, page)) if *last == number => page.as_deref(),
-            _ => self.array.known(number)?,
-        };
-        Some(self.value(leaf, key))
+        Some(self.value(self.known_leaf(self.leaf_of(key))?, key))
+    }
+
+    /// The leaf of this number, if it is in memory here.
+    #[inline]
+    pub(super) fn known_leaf(&self, number: u64) -> Option<Option<&Page>> {
+        match &self.last {
+            Some((last, page)) if *last == number => Some(page.as_deref()),
+            _ => self.array.known(number),
+        }
     }
 
     pub(super) fn get(&mut self, key: u64) -> Result<u128> {
