@@ -176,7 +176,8 @@ pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + 
     /// then.
     fn check_change(&self, change: &Change) -> Result<()>;
 
-    /// Makes the changes, in order, and adds PBNs that lost their last reference to `freed`.
+    /// Makes changes that were checked, in order, and adds PBNs that lost their last reference to
+    /// `freed`.
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
 
     /// Makes the changes of a commit that is replayed. A backend that reads metadata reads ahead.

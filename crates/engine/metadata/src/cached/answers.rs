@@ -223,7 +223,12 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
         let at_once = self.pages.max_fetched().clamp(1, REPLAYED_AT_ONCE);
         for some in changes.chunks(at_once) {
             self.read_ahead_of_replay(some);
-            self.apply(some, freed)?;
+            for change in some {
+                if let Change::Store { .. } | Change::Share { .. } = change {
+                    self.check_one(change)?;
+                }
+                self.apply_one(change, freed)?;
+            }
         }
         Ok(())
     }
@@ -245,7 +250,8 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
             index_entries: self.version.index.entries() + recent,
-            memory_bytes: deltas.map(Delta::bytes).sum::<u64>()
+            memory_bytes: deltas.map(Delta::allocated_bytes).sum::<u64>()
+                + self.spare.allocated_bytes()
                 + self.fresh.and(frozen_fresh).bytes()
                 + self.parents.bytes()
                 + self.pages.cache().memory_bytes()

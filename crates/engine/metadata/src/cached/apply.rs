@@ -122,7 +122,6 @@ impl<L: Layout> CachedBackend<L> {
         fingerprint: Fingerprint,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        self.check_place(at.0, at.1, pbn)?;
         let before = self.before(at, None)?;
         self.active.set_identity(pbn.number(), Identity::of(fingerprint));
         if self.is_counting {
@@ -138,7 +137,6 @@ impl<L: Layout> CachedBackend<L> {
         (pbn, checksum): (Pbn, Checksum),
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        self.check_place(at.0, at.1, pbn)?;
         let before = self.before(at, Some(pbn))?;
         self.put_word(at, self.words.word(MapEntry::Stored(pbn, checksum)), before, freed)
     }
@@ -174,12 +172,13 @@ impl<L: Layout> CachedBackend<L> {
         let is_counted = self.is_counting && lbn.0 >= volume.place.left;
         if is_counted && own != shared {
             let entries = self.entries(id, lbn, own)?;
-            let gains = [(own, entries.loss()), (shared, entries.gain(shared))];
-            for (count, (pbn, gain)) in counts.iter_mut().zip(gains) {
-                if pbn != 0 && gain != 0 {
-                    *count = Some(NewCount::after(pbn, self.count(pbn)?, gain)?);
-                }
-            }
+            let count_after = |pbn: u64, gain: i64| match gain {
+                _ if pbn == 0 => Ok(None),
+                0 => Ok(None),
+                gain => NewCount::after(pbn, self.count(pbn)?, gain).map(Some),
+            };
+            counts =
+                [count_after(own, entries.loss())?, count_after(shared, entries.gain(shared))?];
         }
         Ok(Before { word, copies, counts })
     }
@@ -214,7 +213,9 @@ impl<L: Layout> CachedBackend<L> {
             volume.stored = count(volume.stored, is_stored, was_stored);
             self.references = count(self.references, is_stored, was_stored);
         }
-        self.set_counts(before.counts.into_iter().flatten(), freed);
+        let [own, shared] = before.counts;
+        own.into_iter().for_each(|count| self.set_count(count, freed));
+        shared.into_iter().for_each(|count| self.set_count(count, freed));
         Ok(())
     }
 
@@ -224,14 +225,16 @@ impl<L: Layout> CachedBackend<L> {
         counts: impl IntoIterator<Item = NewCount>,
         freed: &mut Vec<Pbn>,
     ) {
-        for NewCount { pbn, before, after } in counts {
-            self.active.counts.insert(pbn, after);
-            self.active.read_counts.add(pbn, before);
-            if after == 0 {
-                self.physical = self.physical.saturating_sub(1);
-                self.active.forget_identity(pbn);
-                freed.extend(Pbn::new(pbn));
-            }
+        counts.into_iter().for_each(|count| self.set_count(count, freed));
+    }
+
+    fn set_count(&mut self, NewCount { pbn, before, after }: NewCount, freed: &mut Vec<Pbn>) {
+        self.active.counts.insert(pbn, after);
+        self.active.read_counts.add(pbn, before);
+        if after == 0 {
+            self.physical = self.physical.saturating_sub(1);
+            self.active.forget_identity(pbn);
+            freed.extend(Pbn::new(pbn));
         }
     }
 

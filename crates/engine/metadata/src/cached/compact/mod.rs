@@ -151,10 +151,8 @@ impl MemoryIndex {
 
     /// Adds what the table has for some hashes of a list, whose places begin with the first.
     fn add(&self, table: &Table, (first, hashes): (usize, &[u64]), found: &mut Vec<(usize, u64)>) {
-        let mut pbns = Vec::new();
         for (place, hash) in (first..).zip(hashes).filter(|(_, hash)| self.has(**hash)) {
-            table.candidates(*hash, MAX_CANDIDATES, &mut pbns);
-            found.extend(pbns.drain(..).map(|pbn| (place, pbn)));
+            table.candidates(*hash, MAX_CANDIDATES, |pbn| found.push((place, pbn)));
         }
     }
 
