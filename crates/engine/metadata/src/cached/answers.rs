@@ -22,8 +22,12 @@ const REPLAYED_AT_ONCE: usize = 4096;
 
 impl<L: Layout> Map for CachedBackend<L> {
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<MapEntry>) -> Result<()> {
-        let mut words = self.words(volume)?;
-        for word in words.get_all(lbns) {
+        let (mut words, first) = (self.words(volume)?, places.len());
+        let known = lbns.iter().map_while(|lbn| words.known(lbn.0));
+        places.extend(known.map(|word| self.words.entry(word)));
+        // From the first one on that is not in memory.
+        let (_, left) = lbns.split_at(places.len() - first);
+        for word in words.get_all(left) {
             places.push(match word {
                 Ok(word) => self.words.entry(word),
                 Err(MetadataError::Damaged { .. }) => MapEntry::Damaged,

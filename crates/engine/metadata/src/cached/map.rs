@@ -375,7 +375,7 @@ impl<'m> Words<'m> {
     }
 
     /// The word of an LBN, if it is in a layer, or in memory in its leaf.
-    fn known(&self, lbn: u64) -> Option<u64> {
+    pub(super) fn known(&self, lbn: u64) -> Option<u64> {
         self.map.recent(lbn).or_else(|| self.stored.known(lbn).map(|word| word as u64))
     }
 

@@ -24,12 +24,15 @@ enum Node {
 #[derive(Clone, Default)]
 pub(super) struct Array {
     tree: Tree,
+    /// Leaves that it has room for.
+    leaves: u64,
     table: Arc<OnceLock<Node>>,
 }
 
 impl From<Tree> for Array {
     fn from(tree: Tree) -> Self {
-        Self { tree, table: Arc::default() }
+        let leaves = tree.root.map_or(0, |_| array::span(tree.height));
+        Self { tree, leaves, table: Arc::default() }
     }
 }
 
@@ -42,8 +45,11 @@ impl Deref for Array {
 }
 
 impl Array {
-    /// The leaf of this number, if the table has it.
+    /// The leaf of this number, if the table has it, or the array has no room for it.
     fn known(&self, number: u64) -> Option<Option<&Page>> {
+        if number >= self.leaves {
+            return Some(None);
+        }
         let (mut node, mut level) = (self.table.get()?, self.tree.height);
         loop {
             node = match node {
@@ -136,8 +142,7 @@ impl<'a> Reader<'a> {
     /// Keeps a leaf, and returns the value of a key in it.
     fn hold(&mut self, number: u64, page: Option<Arc<Page>>, key: u64) -> u128 {
         let value = self.value(page.as_deref(), key);
-        let is_within = number < array::span(self.array.height);
-        if self.array.root.is_some() && is_within && self.pages.fit() {
+        if self.pages.fit() {
             self.array.keep(number, page.clone());
         }
         self.last = Some((number, page));
@@ -192,4 +197,73 @@ impl<'a> Reader<'a> {
 /// The value of a key in its leaf.
 pub(super) fn value(leaf: &Page, part: Part, key: u64) -> u128 {
     array_value(leaf, (key % part.array_entries() as u64) as usize, part.value_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::Layout;
+    use super::super::table::TableLayout;
+    use super::*;
+    use crate::BackendContext;
+    use crate::tests::superblock;
+    use gemelo_disk::Disk;
+    use gemelo_disk::testing::MemoryDisk;
+    use gemelo_format::PoolSeed;
+
+    const KEYS_OF_LEAF: u64 = Part::Map.array_entries() as u64;
+
+    /// Leaves of arrays of each height, far apart, with one value each.
+    const LEAVES: [&[u64]; 4] =
+        [&[0], &[0, 1, 5], &[2, FANOUT, 3 * FANOUT + 7], &[1, FANOUT - 1, FANOUT * FANOUT + 9]];
+
+    const fn key_of(leaf: u64) -> u64 {
+        leaf * KEYS_OF_LEAF + leaf % KEYS_OF_LEAF
+    }
+
+    fn look_up_all(pages: &Pages, array: &Array, leaves: &[u64]) {
+        let beside = leaves.iter().flat_map(|leaf| [*leaf, leaf + 1, leaf + FANOUT]);
+        let beyond = array::span(array.height) + 3;
+        let all: Vec<u64> = beside.chain([beyond]).collect();
+        let right = |leaf: &u64| if leaves.contains(leaf) { u128::from(leaf + 1) } else { 0 };
+        let mut reader = Reader::new(pages, array, Part::Map);
+        for leaf in &all {
+            assert_eq!(reader.get(key_of(*leaf)).unwrap(), right(leaf), "leaf {leaf}");
+            assert_eq!(reader.get(key_of(*leaf) ^ 1).unwrap(), 0, "beside the value of {leaf}");
+        }
+        let keys: Vec<u64> = all.iter().map(|leaf| key_of(*leaf)).collect();
+        let values = Reader::new(pages, array, Part::Map).get_all(&keys).into_iter();
+        assert!(values.map(Result::unwrap).eq(all.iter().map(right)));
+    }
+
+    #[test]
+    fn values_come_from_the_table_while_the_pages_fit_the_cache() {
+        for (cache_bytes, fit) in [(1 << 20, true), (0, false)] {
+            let (disk, superblock) = (Arc::new(MemoryDisk::default()), superblock());
+            disk.set_len(64 << 20).unwrap();
+            let home = BackendContext::new(disk, &superblock);
+            let pages = Pages::new(&home, PoolSeed::of(&superblock), cache_bytes);
+            for (height, leaves) in LEAVES.into_iter().enumerate() {
+                let mut values = leaves.iter().map(|leaf| (key_of(*leaf), u128::from(leaf + 1)));
+                let tree = TableLayout::merge(&pages, &Tree::default(), Part::Map, &mut values);
+                let array = Array::from(tree.unwrap());
+                assert_eq!(usize::from(array.height), height);
+                pages.flush().unwrap();
+                pages.note_loaded();
+                // An array of one leaf fits even a cache of two pages.
+                let fit = fit || height == 0;
+                assert_eq!(pages.fit(), fit);
+                let looked_at = || {
+                    let figures = pages.cache().figures();
+                    figures.hits + figures.misses
+                };
+                look_up_all(&pages, &array, leaves);
+                let before = looked_at();
+                look_up_all(&pages, &array, leaves);
+                assert_eq!(looked_at() == before, fit, "height {height}");
+                assert_eq!(array.known(leaves[0]).is_some(), fit);
+                // Another state with the same pages has a table of its own.
+                assert!(Array::from(*array).known(leaves[0]).is_none());
+            }
+        }
+    }
 }
