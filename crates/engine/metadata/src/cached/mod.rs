@@ -26,6 +26,7 @@ mod family;
 mod find;
 mod held;
 mod image;
+mod known;
 mod layer;
 mod layer_words;
 mod layout;
@@ -47,8 +48,8 @@ mod table;
 mod validate;
 
 use super::registry::{BackendContext, NewMetadata, Registration};
+use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
-use crate::{IndexSampling, Record};
 use btree::BTreeLayout;
 use catch_up::Unread;
 use compact::CompactLayout;
@@ -58,8 +59,8 @@ use delta::{Delta, SpareDelta};
 use family::Place;
 use gemelo_base::locks::Mutex;
 use gemelo_format::{
-    Identity, Lbn, Part, Policy, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, VolumeId,
-    VolumeRecord, WordForm,
+    Lbn, Part, Policy, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, VolumeId, VolumeRecord,
+    WordForm,
 };
 pub use held::{HeldPages, MissingPages};
 use layer::LayerId;
@@ -373,67 +374,6 @@ impl<L: Layout> CachedBackend<L> {
         self.words(id)?.get(lbn.0)
     }
 
-    fn count(&self, pbn: u64) -> Result<u32> {
-        match self.recent_count(pbn) {
-            Some(count) => Ok(count),
-            None => self.stored_counts().get(pbn),
-        }
-    }
-
-    /// The count of a PBN, if a delta has it.
-    fn recent_count(&self, pbn: u64) -> Option<u32> {
-        let recent = self.active.counts.get(pbn);
-        recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(pbn))).copied()
-    }
-
-    /// The count of a PBN, if it is in memory.
-    fn known_count(&self, stored: &StoredCounts<'_>, pbn: u64) -> Option<u32> {
-        self.recent_count(pbn).or_else(|| stored.known(pbn))
-    }
-
-    /// The identity of a PBN, if it is in memory.
-    fn known_identity(&self, stored: &Reader<'_>, pbn: u64) -> Option<Identity> {
-        self.recent_identity(pbn).or_else(|| stored.known(pbn).map(identity_of_bits))
-    }
-
-    fn known_records(&self) -> KnownRecords<'_, L> {
-        let (fingerprints, counts) = (self.stored_fingerprints(), self.stored_counts());
-        KnownRecords { backend: self, fingerprints, counts }
-    }
-
-    /// The counts of PBNs, in their order.
-    fn counts_of(&self, pbns: &[u64]) -> Result<Vec<u32>> {
-        let mut stored = self.stored_counts();
-        let (mut counts, left) = known_values(pbns, 0, |pbn| self.known_count(&stored, pbn));
-        left.fill(&mut counts, |keys| stored.get_all(keys))?;
-        Ok(counts)
-    }
-
-    /// The identities of PBNs, in their order.
-    fn identities_of(&self, pbns: &[u64]) -> Result<Vec<Identity>> {
-        let mut stored = self.stored_fingerprints();
-        let known = |pbn| self.known_identity(&stored, pbn);
-        let (mut identities, left) = known_values(pbns, Identity::NONE, known);
-        left.fill(&mut identities, |keys| {
-            let stored = stored.get_all(keys).into_iter();
-            stored.map(|bits| bits.map(identity_of_bits)).collect()
-        })?;
-        Ok(identities)
-    }
-
-    fn identity(&self, pbn: u64) -> Result<Identity> {
-        match self.recent_identity(pbn) {
-            Some(found) => Ok(found),
-            None => self.stored_fingerprints().get(pbn).map(identity_of_bits),
-        }
-    }
-
-    /// The identity of a PBN, if a delta has it.
-    fn recent_identity(&self, pbn: u64) -> Option<Identity> {
-        let recent = self.active.identity(pbn);
-        recent.or_else(|| self.frozen().and_then(|delta| delta.identity(pbn)))
-    }
-
     /// Returns the next LBN before `end` that is mapped.
     fn next_word(&self, id: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
         let view = self.view(&self.volume(id)?.map);
@@ -464,67 +404,5 @@ impl<L: Layout> CachedBackend<L> {
             buckets: index.buckets,
             index_entries: index.entries,
         }
-    }
-}
-
-/// Looks up records that are in memory.
-struct KnownRecords<'c, L: Layout> {
-    backend: &'c CachedBackend<L>,
-    fingerprints: Reader<'c>,
-    counts: StoredCounts<'c>,
-}
-
-impl<L: Layout> KnownRecords<'_, L> {
-    fn get(&self, pbn: u64) -> Option<Record> {
-        let identity = self.backend.known_identity(&self.fingerprints, pbn)?;
-        Some(Record::new(identity, self.backend.known_count(&self.counts, pbn)?))
-    }
-}
-
-fn identity_of_bits(bits: u128) -> Identity {
-    Identity::from_bytes(bits.to_le_bytes())
-}
-
-/// The values of keys that are in memory, in their order, and the keys that are left.
-fn known_values<T: Clone>(
-    keys: &[u64],
-    none: T,
-    known: impl Fn(u64) -> Option<T>,
-) -> (Vec<T>, LeftKeys) {
-    let (mut values, mut left) = (Vec::with_capacity(keys.len()), LeftKeys::default());
-    for (place, key) in keys.iter().enumerate() {
-        let value = known(*key);
-        if value.is_none() {
-            left.places.push(place);
-            left.keys.push(*key);
-        }
-        values.push(value.unwrap_or_else(|| none.clone()));
-    }
-    (values, left)
-}
-
-/// Keys of a list whose values are still to be looked up.
-#[derive(Default)]
-struct LeftKeys {
-    places: Vec<usize>,
-    keys: Vec<u64>,
-}
-
-impl LeftKeys {
-    /// Looks the values up, and puts them in their places.
-    fn fill<T>(
-        self,
-        values: &mut [T],
-        look_up: impl FnOnce(&[u64]) -> Vec<Result<T>>,
-    ) -> Result<()> {
-        if self.keys.is_empty() {
-            return Ok(());
-        }
-        let found = look_up(&self.keys);
-        assert_eq!(found.len(), self.keys.len(), "each key has a value");
-        for (place, value) in self.places.into_iter().zip(found) {
-            values[place] = value?;
-        }
-        Ok(())
     }
 }
