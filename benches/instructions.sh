@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 loads=${*:-unique-32 unique-1 flushed-32 overwrite-32 overwrite-1 duplicate-32 duplicate-1 \
     read-32 read-1 write-64k read-64k write-1m read-1m}
-program=$(cargo bench --profile profiling -p gemelo-volume --bench instructions --no-run 2>&1 |
+program=$(nice -n 5 cargo bench --profile profiling -p gemelo-volume --bench instructions --no-run 2>&1 |
     sed -n 's/.*(\(.*\)).*/\1/p' | tail -1)
 
 count() {

@@ -1,10 +1,11 @@
 //! Counts of references, packed into values of groups of PBNs. Most blocks have one reference or
 //! none, so two bits are enough for almost all of them, and a gigabyte has the counts of 16 TiB.
 
-use super::Part;
+use super::{Page, Part};
 
 /// Bits of a count in a value of [`Part::Counts`].
 const COUNT_BITS: u32 = 2;
+const COUNTS_OF_BYTE: u64 = (u8::BITS / COUNT_BITS) as u64;
 /// The count that stands for as many references and more. [`Part::Many`] has their number.
 pub const MANY: u32 = (1 << COUNT_BITS) - 1;
 /// PBNs whose counts are in one page of an array of [`Part::Counts`].
@@ -40,6 +41,13 @@ impl CountAt {
         (1 << self.shift) - 1
     }
 
+    /// The count of a PBN in its page: [`MANY`] for as many references and more.
+    #[must_use]
+    pub const fn in_page(page: &Page, pbn: u64) -> u32 {
+        let byte = page[(pbn % COUNT_PAGE_PBNS / COUNTS_OF_BYTE) as usize];
+        (byte >> (pbn % COUNTS_OF_BYTE * COUNT_BITS as u64)) as u32 & MANY
+    }
+
     /// The count in the value of its group: [`MANY`] for as many references and more.
     #[must_use]
     pub const fn get(self, counts: u128) -> u32 {
@@ -69,7 +77,25 @@ pub fn counted_pbns(group: u64, counts: u128) -> impl Iterator<Item = (u64, u32)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{PAGE_BYTES, array_value, set_array_value};
     use proptest::prelude::*;
+
+    #[test]
+    fn a_count_in_a_page_is_that_in_the_value_of_its_group() {
+        let mut page = [0; PAGE_BYTES];
+        let first = 3 * COUNT_PAGE_PBNS;
+        let count_of = |pbn: u64| (pbn % 5 + pbn / 64) as u32 % (MANY + 1);
+        for pbn in first..first + COUNT_PAGE_PBNS {
+            let at = CountAt::of(pbn);
+            let place = (at.group % Part::Counts.array_entries() as u64) as usize;
+            let bytes = Part::Counts.value_bytes();
+            let value = at.set(array_value(&page, place, bytes), count_of(pbn));
+            set_array_value(&mut page, place, bytes, value);
+        }
+        for pbn in first..first + COUNT_PAGE_PBNS {
+            assert_eq!(CountAt::in_page(&page, pbn), count_of(pbn), "{pbn}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -30,8 +30,8 @@ const KEYED_HASH: u8 = 1 << 4;
 
 type Hash = [u8; HASH_BYTES];
 
-/// Hashes of the chunks or subtrees of each block.
-type Trees = [[Hash; MAX_CHUNKS]; LANES];
+/// Hashes of one chunk or subtree of each block.
+type Level = [Hash; LANES];
 
 /// Hashes many blocks with one key.
 #[derive(Debug, Clone)]
@@ -58,10 +58,9 @@ impl ManyHasher {
             chunks.is_power_of_two() && chunks <= MAX_CHUNKS && bytes.is_multiple_of(CHUNK_BYTES);
         for group in blocks.chunks(LANES) {
             if fits && group.len() >= FEWEST && group.iter().all(|block| block.len() == bytes) {
-                let mut trees = [[[0; HASH_BYTES]; MAX_CHUNKS]; LANES];
-                self.hash_chunks(group, chunks, &mut trees);
-                self.join(group.len(), chunks, &mut trees);
-                trees.iter().take(group.len()).for_each(|tree| found(&tree[0]));
+                let hashes = self.hash_chunks(group, chunks);
+                let roots = self.join(group.len(), hashes);
+                roots.iter().flatten().take(group.len()).for_each(&mut found);
             } else {
                 group.iter().for_each(|block| found(&self.hash(block)));
             }
@@ -70,9 +69,9 @@ impl ManyHasher {
 
     /// Hashes the first chunks of all blocks, then the second ones, and so on, because chunks
     /// hashed side by side share one counter.
-    fn hash_chunks(&self, blocks: &[&[u8]], chunks: usize, trees: &mut Trees) {
+    fn hash_chunks(&self, blocks: &[&[u8]], chunks: usize) -> Vec<Level> {
         let end = if chunks == 1 { CHUNK_END | ROOT } else { CHUNK_END };
-        for chunk in 0..chunks {
+        let of_chunk = |chunk: usize| {
             let mut inputs = [&[0; CHUNK_BYTES]; LANES];
             for (input, block) in inputs.iter_mut().zip(blocks) {
                 if let Some(bytes) = block.as_chunks().0.get(chunk) {
@@ -80,32 +79,29 @@ impl ManyHasher {
                 }
             }
             let inputs = &inputs[..lanes(blocks.len())];
-            let hashes = self.side_by_side(inputs, chunk as u64, KEYED_HASH, CHUNK_START, end);
-            for (tree, hash) in trees.iter_mut().zip(hashes) {
-                tree[chunk] = hash;
-            }
-        }
+            self.side_by_side(inputs, chunk as u64, KEYED_HASH, CHUNK_START, end)
+        };
+        (0..chunks).map(of_chunk).collect()
     }
 
     /// Joins neighbours until each block has one hash.
-    fn join(&self, blocks: usize, chunks: usize, trees: &mut Trees) {
-        let mut width = chunks;
-        while width > 1 {
-            let flags = if width == 2 { KEYED_HASH | PARENT | ROOT } else { KEYED_HASH | PARENT };
-            for pair in 0..width / 2 {
-                let mut inputs = [[0; 2 * HASH_BYTES]; LANES];
-                for (input, tree) in inputs.iter_mut().zip(trees.iter()) {
-                    let (left, right) = input.split_at_mut(HASH_BYTES);
-                    left.copy_from_slice(&tree[2 * pair]);
-                    right.copy_from_slice(&tree[2 * pair + 1]);
-                }
-                let hashes = self.side_by_side(&inputs.each_ref()[..lanes(blocks)], 0, flags, 0, 0);
-                for (tree, hash) in trees.iter_mut().zip(hashes) {
-                    tree[pair] = hash;
-                }
-            }
-            width /= 2;
+    fn join(&self, blocks: usize, mut trees: Vec<Level>) -> Vec<Level> {
+        while trees.len() > 1 {
+            let is_root = trees.len() == 2;
+            let flags = if is_root { KEYED_HASH | PARENT | ROOT } else { KEYED_HASH | PARENT };
+            let (pairs, _) = trees.as_chunks::<2>();
+            let joined = pairs.iter().map(|[left, right]| {
+                let inputs: [[u8; 2 * HASH_BYTES]; LANES] = std::array::from_fn(|lane| {
+                    let mut input = [0; 2 * HASH_BYTES];
+                    input[..HASH_BYTES].copy_from_slice(&left[lane]);
+                    input[HASH_BYTES..].copy_from_slice(&right[lane]);
+                    input
+                });
+                self.side_by_side(&inputs.each_ref()[..lanes(blocks)], 0, flags, 0, 0)
+            });
+            trees = joined.collect();
         }
+        trees
     }
 
     fn side_by_side<const N: usize>(

@@ -25,7 +25,7 @@ pub use estimate::{Needs, PlannedPool, estimate};
 pub use found_damage::FoundDamage;
 pub use registry::{BackendContext, LoadOptions, NewMetadata, about_policy, empty, load};
 pub use sampling::IndexSampling;
-pub use stats::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
+pub use stats::{CacheStats, Damage, Garbage, KnownBlock, Pressure, Record, SlotNeed, Totals};
 pub use traits::{
     Checkpoint, Index, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
 };

@@ -2,7 +2,7 @@
 //! checkpoint.
 
 use gemelo_base::StatTable;
-use gemelo_format::{Fingerprint, Identity};
+use gemelo_format::{Fingerprint, Identity, Pbn};
 use std::any::Any;
 
 /// The record of a PBN.
@@ -26,6 +26,15 @@ impl Record {
     pub const fn new(identity: Identity, references: u32) -> Self {
         Self { fingerprint: identity.fingerprint(), references, is_suspect: identity.is_suspect() }
     }
+}
+
+/// A block that has a content which was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownBlock {
+    /// The block.
+    pub pbn: Pbn,
+    /// Its record.
+    pub record: Record,
 }
 
 /// Sums over the whole pool.

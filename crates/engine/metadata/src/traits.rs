@@ -7,7 +7,7 @@
 //! read. A method without a [`Result`] answers from memory. Look-ups run at the same time as each
 //! other; changes run alone.
 
-use super::stats::{Garbage, Pressure, Record, SlotNeed, Totals};
+use super::stats::{Garbage, KnownBlock, Pressure, Record, SlotNeed, Totals};
 use crate::cached::MissingPages;
 use crate::error::Result;
 use gemelo_format::{
@@ -54,8 +54,9 @@ pub trait Index {
     /// has missed none of this backend.
     fn missing_pages(&self) -> Option<MissingPages>;
 
-    /// Adds to `found`, for every fingerprint, a PBN that has the content, if the index knows one.
-    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()>;
+    /// Adds to `found`, for every fingerprint, a block that has the content, if the index knows one.
+    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<KnownBlock>>)
+    -> Result<()>;
 
     /// Adds the record of every PBN to `records`.
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()>;
@@ -175,7 +176,8 @@ pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + 
     /// then.
     fn check_change(&self, change: &Change) -> Result<()>;
 
-    /// Makes the changes, in order, and adds PBNs that lost their last reference to `freed`.
+    /// Makes changes that were checked, in order, and adds PBNs that lost their last reference to
+    /// `freed`.
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
 
     /// Makes the changes of a commit that is replayed. A backend that reads metadata reads ahead.

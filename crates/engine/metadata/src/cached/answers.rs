@@ -3,7 +3,9 @@
 use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
-use crate::{Index, Map, MetadataBackend, MissingPages, Record, Repair, Totals, Volumes};
+use crate::{
+    Index, KnownBlock, Map, MetadataBackend, MissingPages, Record, Repair, Totals, Volumes,
+};
 use gemelo_format::{
     Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, Policy, VolumeId, VolumeRecord,
     counted_pbns,
@@ -20,8 +22,12 @@ const REPLAYED_AT_ONCE: usize = 4096;
 
 impl<L: Layout> Map for CachedBackend<L> {
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<MapEntry>) -> Result<()> {
-        let mut words = self.words(volume)?;
-        for word in words.get_all(lbns) {
+        let (mut words, first) = (self.words(volume)?, places.len());
+        let known = lbns.iter().map_while(|lbn| words.known(lbn.0));
+        places.extend(known.map(|word| self.words.entry(word)));
+        // From the first one on that is not in memory.
+        let (_, left) = lbns.split_at(places.len() - first);
+        for word in words.get_all(left) {
             places.push(match word {
                 Ok(word) => self.words.entry(word),
                 Err(MetadataError::Damaged { .. }) => MapEntry::Damaged,
@@ -62,11 +68,23 @@ impl<L: Layout> Index for CachedBackend<L> {
         MissingPages::noted(&self.pages)
     }
 
-    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
+    fn find(
+        &self,
+        fingerprints: &[Fingerprint],
+        found: &mut Vec<Option<KnownBlock>>,
+    ) -> Result<()> {
         self.find_all(fingerprints, found)
     }
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
+        // Most are asked for one by one, and are in memory.
+        let first = records.len();
+        let known = self.known_records();
+        records.extend(pbns.iter().map_while(|pbn| known.get(pbn.number())));
+        if records.len() - first == pbns.len() {
+            return Ok(());
+        }
+        records.truncate(first);
         let pbns: Vec<u64> = pbns.iter().map(|pbn| pbn.number()).collect();
         let all = self.identities_of(&pbns)?.into_iter().zip(self.counts_of(&pbns)?);
         records.extend(all.map(|(identity, references)| Record::new(identity, references)));
@@ -107,9 +125,13 @@ impl<L: Layout> Index for CachedBackend<L> {
         assert_eq!(lbns.len(), places.len(), "each LBN has a place");
         let own = places.iter().map(|place| place.pbn().map_or(0, Pbn::number));
         let mut pbns = self.pbns_to_change(volume, lbns, &own.collect::<Vec<_>>())?;
-        // Those in one page are looked up one after another.
-        pbns.sort_unstable();
-        self.counts_of(&pbns)?;
+        let stored = self.stored_counts();
+        pbns.retain(|pbn| stored.known(*pbn).is_none());
+        if !pbns.is_empty() {
+            // Those in one page are looked up one after another.
+            pbns.sort_unstable();
+            self.counts_of(&pbns)?;
+        }
         if self.pages.is_damaged() {
             return Err(MetadataError::damaged("a page was damaged when it was read"));
         }
@@ -207,6 +229,9 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
             self.read_ahead_of_replay(some);
             for change in some {
                 self.check_stored_block(change)?;
+                if let Change::Store { .. } | Change::Share { .. } = change {
+                    self.check_one(change)?;
+                }
                 self.apply_one(change, freed)?;
             }
         }
@@ -230,7 +255,8 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
             index_entries: self.version.index.entries() + recent,
-            memory_bytes: deltas.map(Delta::bytes).sum::<u64>()
+            memory_bytes: deltas.map(Delta::allocated_bytes).sum::<u64>()
+                + self.spare.allocated_bytes()
                 + self.fresh.and(frozen_fresh).bytes()
                 + self.parents.bytes()
                 + self.pages.cache().memory_bytes()

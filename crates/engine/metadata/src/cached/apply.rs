@@ -2,7 +2,7 @@
 
 use super::family::{Gains, NewCount};
 use super::layout::Layout;
-use super::map::MapState;
+use super::map::{MapState, Words};
 use super::sharing::CopiedNode;
 use super::{CachedBackend, CachedVolume};
 use crate::error::{MetadataError, Result};
@@ -111,11 +111,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     pub(super) fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
-        self.volumes.get_mut(&id).ok_or_else(|| {
-            MetadataError::damaged(format!(
-                "the metadata refer to volume {id}, which does not exist"
-            ))
-        })
+        self.volumes.get_mut(&id).ok_or_else(|| Self::unknown(id))
     }
 
     /// Maps an LBN to a block that was free. Such a block has no earlier record to look up.
@@ -126,7 +122,6 @@ impl<L: Layout> CachedBackend<L> {
         fingerprint: Fingerprint,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        self.check_place(at.0, at.1, pbn)?;
         let before = self.before(at, None)?;
         self.active.set_identity(pbn.number(), Identity::of(fingerprint));
         if self.is_counting {
@@ -142,7 +137,6 @@ impl<L: Layout> CachedBackend<L> {
         (pbn, checksum): (Pbn, Checksum),
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        self.check_place(at.0, at.1, pbn)?;
         let before = self.before(at, Some(pbn))?;
         self.put_word(at, self.words.word(MapEntry::Stored(pbn, checksum)), before, freed)
     }
@@ -168,21 +162,23 @@ impl<L: Layout> CachedBackend<L> {
     /// Reads what a change of an LBN needs to know, after which the LBN shares this block, if any.
     /// Everything is read before anything is changed, so that damage refuses the change as a whole.
     pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn), shared: Option<Pbn>) -> Result<Before> {
-        let word = self.word(id, lbn)?;
+        let volume = self.volume(id)?;
+        let word = Words::new(self.view(&volume.map)).get(lbn.0)?;
         let copies = self.copies_for(id, lbn)?;
         let (own, shared) = (self.pbn_of(word), shared.map_or(0, Pbn::number));
         let mut counts = [None; 2];
         // A block that the LBN has already keeps its references, and LBNs that have left their
         // family have none.
-        let is_counted = self.is_counting && lbn.0 >= self.volume(id)?.place.left;
+        let is_counted = self.is_counting && lbn.0 >= volume.place.left;
         if is_counted && own != shared {
             let entries = self.entries(id, lbn, own)?;
-            let gains = [(own, entries.loss()), (shared, entries.gain(shared))];
-            for (count, (pbn, gain)) in counts.iter_mut().zip(gains) {
-                if pbn != 0 && gain != 0 {
-                    *count = Some(NewCount::after(pbn, self.count(pbn)?, gain)?);
-                }
-            }
+            let count_after = |pbn: u64, gain: i64| match gain {
+                _ if pbn == 0 => Ok(None),
+                0 => Ok(None),
+                gain => NewCount::after(pbn, self.count(pbn)?, gain).map(Some),
+            };
+            counts =
+                [count_after(own, entries.loss())?, count_after(shared, entries.gain(shared))?];
         }
         Ok(Before { word, copies, counts })
     }
@@ -217,7 +213,9 @@ impl<L: Layout> CachedBackend<L> {
             volume.stored = count(volume.stored, is_stored, was_stored);
             self.references = count(self.references, is_stored, was_stored);
         }
-        self.set_counts(before.counts.into_iter().flatten(), freed);
+        let [own, shared] = before.counts;
+        own.into_iter().for_each(|count| self.set_count(count, freed));
+        shared.into_iter().for_each(|count| self.set_count(count, freed));
         Ok(())
     }
 
@@ -227,14 +225,16 @@ impl<L: Layout> CachedBackend<L> {
         counts: impl IntoIterator<Item = NewCount>,
         freed: &mut Vec<Pbn>,
     ) {
-        for NewCount { pbn, before, after } in counts {
-            self.active.counts.insert(pbn, after);
-            self.active.read_counts.add(pbn, before);
-            if after == 0 {
-                self.physical = self.physical.saturating_sub(1);
-                self.active.forget_identity(pbn);
-                freed.extend(Pbn::new(pbn));
-            }
+        counts.into_iter().for_each(|count| self.set_count(count, freed));
+    }
+
+    fn set_count(&mut self, NewCount { pbn, before, after }: NewCount, freed: &mut Vec<Pbn>) {
+        self.active.counts.insert(pbn, after);
+        self.active.read_counts.add(pbn, before);
+        if after == 0 {
+            self.physical = self.physical.saturating_sub(1);
+            self.active.forget_identity(pbn);
+            freed.extend(Pbn::new(pbn));
         }
     }
 

@@ -2,9 +2,7 @@
 //! changed node once, with all changes to it.
 
 use super::cache::Width;
-use super::layout::{
-    IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag,
-};
+use super::layout::{IndexEdit, Layout, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag};
 use super::pages::Pages;
 use super::table::TableLayout;
 use crate::error::{MetadataError, Result};
@@ -228,44 +226,6 @@ fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, part: Part, level: u8) -> 
 
 impl Layout for BTreeLayout {
     type Index = StoredIndex;
-
-    fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
-        if part != Part::Index {
-            return TableLayout::leaf_at(pages, tree, part, key);
-        }
-        let mut keys = 0..u64::MAX;
-        let Some(mut at) = tree.root else { return Ok(LeafAt { keys, at: None }) };
-        for level in (1..=tree.height).rev() {
-            let page = pages.read(at, Width::Wide)?;
-            let node = Node::of(&page, part, level).ok_or_else(|| pages.damaged(at))?;
-            // Keys before the first entry belong to the first child.
-            let place = node.keys_below(key.saturating_add(1)).saturating_sub(1);
-            if place > 0 {
-                keys.start = node.key(place);
-            }
-            if place + 1 < node.len() {
-                keys.end = node.key(place + 1);
-            }
-            at = node_ref(pages, at, node.value(place))?;
-        }
-        Ok(LeafAt { keys, at: Some(at) })
-    }
-
-    fn check_leaf(pages: &Pages, leaf: Arc<Page>, at: NodeRef, part: Part) -> Result<Arc<Page>> {
-        match part {
-            Part::Index => check(pages, leaf, at, part, 0),
-            _ => TableLayout::check_leaf(pages, leaf, at, part),
-        }
-    }
-
-    fn value(leaf: &Page, part: Part, key: u64) -> u128 {
-        if part != Part::Index {
-            return TableLayout::value(leaf, part, key);
-        }
-        let Some(leaf) = Node::of(leaf, part, 0) else { return 0 };
-        let place = leaf.keys_below(key);
-        if place < leaf.len() && leaf.key(place) == key { leaf.value(place) } else { 0 }
-    }
 
     fn walk(
         pages: &Pages,

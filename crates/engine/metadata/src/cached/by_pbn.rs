@@ -1,7 +1,9 @@
 //! Values by PBN whose keys take 4 bytes, however large the data store is.
 
 use super::parted::PartedTable;
-use gemelo_base::random::mix64;
+
+/// The golden ratio of 2^64, whose multiples lie far apart (Knuth, TAOCP 3, 6.4).
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Values by PBN: a table for each 2^32 of them.
 pub(super) struct ByPbn<V> {
@@ -23,8 +25,10 @@ const fn join(table: usize, key: u32) -> u64 {
     (table as u64) << u32::BITS | key as u64
 }
 
+/// A hash of good bits at both ends: the halves of the product have those of all bits of the key.
 const fn hash(key: u32) -> u64 {
-    mix64(key as u64)
+    let product = (key as u64).wrapping_mul(GOLDEN_RATIO);
+    product ^ product >> u32::BITS
 }
 
 impl<V> ByPbn<V> {
@@ -64,6 +68,11 @@ impl<V> ByPbn<V> {
 
     pub(super) fn len(&self) -> usize {
         self.tables.iter().map(PartedTable::len).sum()
+    }
+
+    /// Bytes of memory of the tables.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.tables.iter().map(PartedTable::allocated_bytes).sum()
     }
 
     /// All values, in any order.

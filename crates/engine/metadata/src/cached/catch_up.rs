@@ -63,7 +63,7 @@ impl<L: Layout> CachedBackend<L> {
             started = started.end..ahead.next.unwrap_or(u64::MAX);
         }
         let part = self.record_pages(first, PART_PAGES)?;
-        let records = part.read::<L>(&self.pages)?;
+        let records = part.read(&self.pages)?;
         let keys: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
         let live = self.stored_counts().are_live(&keys);
         let mut edits = Vec::with_capacity(records.len());

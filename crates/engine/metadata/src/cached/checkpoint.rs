@@ -6,7 +6,7 @@ use super::compact::MemoryIndex;
 use super::delta::SpareDelta;
 use super::layout::{IndexState, Layout};
 use super::map::MapState;
-use super::{CachedBackend, Delta, Fresh, Frozen, image, merge};
+use super::{CachedBackend, Delta, Fresh, Frozen, merge};
 use crate::error::Result;
 use crate::{Checkpoint, Garbage, Merge, PageWrites, Pressure, Sealed, SlotNeed};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             let maps = self.volumes.values_mut().map(|volume| &mut volume.map);
             for map in maps.chain(&mut self.removed) {
                 map.rebase(&merged.layers);
-                image::follow(&mut map.base, &merged.moved);
+                map.follow(&merged.moved);
             }
             self.parents.follow(&merged.moved);
             self.version = merged.version.clone();

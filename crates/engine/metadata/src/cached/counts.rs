@@ -1,26 +1,33 @@
 //! The reference counts on disk: small ones packed by groups of PBNs, large ones by PBN.
 
 use super::Version;
-use super::layout::{Cursor, Layout};
 use super::pages::Pages;
+use super::stored::Reader;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{CountAt, MANY, Part};
+use gemelo_format::{COUNT_PAGE_PBNS, CountAt, MANY, Part};
 
 /// Groups whose counts are read in one list.
 const GROUPS_AT_ONCE: usize = 1024;
 
 /// Looks up counts on disk. It keeps the last leaves, so PBNs near each other are fast.
-pub(super) struct StoredCounts<'c, L> {
-    small: Cursor<'c, L>,
-    many: Cursor<'c, L>,
+pub(super) struct StoredCounts<'c> {
+    small: Reader<'c>,
+    many: Reader<'c>,
 }
 
-impl<'c, L: Layout> StoredCounts<'c, L> {
-    pub(super) const fn new(pages: &'c Pages, version: &Version<L::Index>) -> Self {
+impl<'c> StoredCounts<'c> {
+    pub(super) const fn new<I>(pages: &'c Pages, version: &'c Version<I>) -> Self {
         Self {
-            small: Cursor::new(pages, version.counts, Part::Counts),
-            many: Cursor::new(pages, version.many, Part::Many),
+            small: Reader::new(pages, &version.counts, Part::Counts),
+            many: Reader::new(pages, &version.many, Part::Many),
         }
+    }
+
+    /// The count of a PBN, if it is in memory and small.
+    pub(super) fn known(&self, pbn: u64) -> Option<u32> {
+        let page = self.small.known_leaf(pbn / COUNT_PAGE_PBNS)?;
+        let count = page.map_or(0, |page| CountAt::in_page(page, pbn));
+        (count != MANY).then_some(count)
     }
 
     /// The counts of PBNs, in their order. The leaves that are not in the cache are read in lists.
@@ -39,6 +46,9 @@ impl<'c, L: Layout> StoredCounts<'c, L> {
     }
 
     pub(super) fn get(&mut self, pbn: u64) -> Result<u32> {
+        if let Some(count) = self.known(pbn) {
+            return Ok(count);
+        }
         let at = CountAt::of(pbn);
         match at.get(self.small.get(at.group)?) {
             MANY => large_count(pbn, self.many.get(pbn)?),
@@ -90,12 +100,12 @@ pub(super) struct CountEdits {
 impl CountEdits {
     /// The changes that a checkpoint makes to the counts of the one before it, for these new counts
     /// by PBN, in order.
-    pub(super) fn new<L: Layout>(
+    pub(super) fn new<I>(
         pages: &Pages,
-        before: &Version<L::Index>,
+        before: &Version<I>,
         counted: &[(u64, u32)],
     ) -> Result<Self> {
-        let mut stored = Cursor::<L>::new(pages, before.counts, Part::Counts);
+        let mut stored = Reader::new(pages, &before.counts, Part::Counts);
         let mut groups: Vec<u64> = counted.iter().map(|(pbn, _)| CountAt::of(*pbn).group).collect();
         groups.dedup();
         let mut counts = counted.iter().copied().peekable();

@@ -12,6 +12,8 @@ use std::sync::Arc;
 const COUNT_BYTES: usize = 15;
 const IDENTITY_BYTES: usize = 35;
 const INDEX_BYTES: usize = 17;
+/// The memory of a delta is kept for another one if a part of it was used, at least one in so many.
+const LEAST_USE: u64 = 8;
 
 /// New values by key. A key without an entry here has the value of the older layer: the frozen
 /// delta, or else the pages.
@@ -80,10 +82,16 @@ impl SpareDelta {
         self.0.lock().take().unwrap_or_default()
     }
 
-    /// Keeps the memory of a delta.
+    /// Keeps the memory of a delta, unless little of it was used: there are fewer changes now.
     pub(super) fn keep(&self, mut delta: Delta) {
-        delta.clear();
-        *self.0.lock() = Some(delta);
+        if delta.bytes() >= delta.allocated_bytes() / LEAST_USE {
+            delta.clear();
+            *self.0.lock() = Some(delta);
+        }
+    }
+
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        self.0.lock().as_ref().map_or(0, Delta::allocated_bytes)
     }
 }
 
@@ -165,6 +173,14 @@ impl Delta {
         bytes as u64
     }
 
+    /// Bytes of memory of the tables, as full as they are.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        let tables = self.counts.allocated_bytes()
+            + self.identities.allocated_bytes()
+            + self.index.allocated_bytes();
+        (tables + self.read_counts.bytes()) as u64
+    }
+
     /// Forgets all changes, and keeps their memory for others.
     fn clear(&mut self) {
         self.counts.clear();
@@ -224,5 +240,9 @@ mod tests {
             assert_eq!(known, (None, None, None));
         }
         assert_eq!(spare.take().index.allocated_bytes(), 0, "the memory is given once");
+        let mut delta = delta;
+        delta.set_identity(1, Identity::of(fingerprint(1)));
+        spare.keep(delta);
+        assert_eq!(spare.allocated_bytes(), 0, "little of it was used");
     }
 }

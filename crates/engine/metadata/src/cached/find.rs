@@ -2,8 +2,8 @@
 
 use super::CachedBackend;
 use super::layout::{IndexEdit, IndexState, Layout};
-use crate::IndexSampling;
 use crate::error::Result;
+use crate::{IndexSampling, KnownBlock, Record};
 use gemelo_format::{Fingerprint, Identity, Pbn};
 
 /// A PBN that the index or a delta has for a fingerprint. Its record decides.
@@ -21,10 +21,12 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn find_all(
         &self,
         wanted: &[Fingerprint],
-        found: &mut Vec<Option<Pbn>>,
+        found: &mut Vec<Option<KnownBlock>>,
     ) -> Result<()> {
         let first = found.len();
-        found.extend(wanted.iter().map(|fingerprint| self.recent(*fingerprint).and_then(Pbn::new)));
+        for wanted in wanted {
+            found.push(self.recent(*wanted)?);
+        }
         let found = found.get_mut(first..).unwrap_or_default();
         self.choose(self.candidates(wanted, found)?, wanted, found)?;
         if self.sampling == IndexSampling::ALL || self.version.index.in_memory().is_none() {
@@ -50,48 +52,80 @@ impl<L: Layout> CachedBackend<L> {
         &self,
         candidates: Vec<Candidate>,
         wanted: &[Fingerprint],
-        found: &mut [Option<Pbn>],
+        found: &mut [Option<KnownBlock>],
     ) -> Result<()> {
-        let pbns: Vec<u64> = candidates.iter().map(|candidate| candidate.pbn).collect();
-        let identities = self.identities_of(&pbns)?;
-        let mut same: Vec<(Candidate, Identity)> = candidates.into_iter().zip(identities).collect();
-        same.retain(|(at, identity)| identity.fingerprint() == wanted[at.place]);
-        let pbns: Vec<u64> = same.iter().map(|(candidate, _)| candidate.pbn).collect();
+        let known = self.known_records();
+        let records = candidates.iter().map(|candidate| known.get(candidate.pbn));
+        let records = match records.collect::<Option<Vec<Record>>>() {
+            Some(records) => records,
+            None => self.records_of_same(&candidates, wanted)?,
+        };
         let mut stale = Vec::new();
         let mut best: Option<(usize, (bool, u32, u64))> = None;
-        for ((Candidate { place, pbn }, identity), count) in
-            same.into_iter().zip(self.counts_of(&pbns)?)
-        {
-            let rank = (identity.is_suspect(), count, pbn);
+        for (Candidate { place, pbn }, record) in candidates.into_iter().zip(records) {
+            let rank = (record.is_suspect, record.references, pbn);
             let is_better = best.is_none_or(|(of, best)| of != place || rank < best);
             // An entry of the index may be older than the deltas, or stale.
-            if count == 0 {
+            if record.fingerprint != wanted[place] {
+                continue;
+            } else if record.references == 0 {
                 stale.push(IndexEdit { hash: wanted[place].low(), pbn, comes: false });
             } else if is_better {
                 best = Some((place, rank));
-                found[place] = Pbn::new(pbn);
+                found[place] = Pbn::new(pbn).map(|pbn| KnownBlock { pbn, record });
             }
         }
         self.forget_stale(stale);
         Ok(())
     }
 
+    /// The records of candidates, read in lists. Those of other contents have no count.
+    fn records_of_same(
+        &self,
+        candidates: &[Candidate],
+        wanted: &[Fingerprint],
+    ) -> Result<Vec<Record>> {
+        let pbns: Vec<u64> = candidates.iter().map(|candidate| candidate.pbn).collect();
+        let identities = self.identities_of(&pbns)?;
+        let all = candidates.iter().zip(&identities);
+        let is_same =
+            |(at, identity): &(&Candidate, &Identity)| identity.fingerprint() == wanted[at.place];
+        let same: Vec<u64> = all.clone().filter(is_same).map(|(at, _)| at.pbn).collect();
+        let mut counts = self.counts_of(&same)?.into_iter();
+        let mut record = |of: (&Candidate, &Identity)| {
+            let count = if is_same(&of) { counts.next() } else { None };
+            Record::new(*of.1, count.unwrap_or_default())
+        };
+        Ok(all.map(&mut record).collect())
+    }
+
     pub(super) fn find_one(&self, wanted: Fingerprint) -> Result<Option<Pbn>> {
         let mut found = Vec::with_capacity(1);
         self.find_all(&[wanted], &mut found)?;
-        Ok(found.pop().flatten())
+        Ok(found.pop().flatten().map(|known| known.pbn))
     }
 
     /// An intact block that was stored since the last checkpoint began.
-    fn recent(&self, wanted: Fingerprint) -> Option<u64> {
-        let recent = self.active.find(wanted).filter(|_| !wanted.is_none())?;
-        let identity = self.active.identity(recent);
-        identity.is_some_and(|identity| !identity.is_suspect()).then_some(recent)
+    fn recent(&self, wanted: Fingerprint) -> Result<Option<KnownBlock>> {
+        let recent = self.active.find(wanted).filter(|_| !wanted.is_none());
+        let Some((pbn, identity)) = recent.and_then(|pbn| Some((pbn, self.active.identity(pbn)?)))
+        else {
+            return Ok(None);
+        };
+        if identity.is_suspect() {
+            return Ok(None);
+        }
+        let record = Record::new(identity, self.count(pbn)?);
+        Ok(Pbn::new(pbn).map(|pbn| KnownBlock { pbn, record }))
     }
 
     /// The PBNs that the deltas and the index have for the fingerprints that are not found yet, in
     /// the order of the list.
-    fn candidates(&self, wanted: &[Fingerprint], found: &[Option<Pbn>]) -> Result<Vec<Candidate>> {
+    fn candidates(
+        &self,
+        wanted: &[Fingerprint],
+        found: &[Option<KnownBlock>],
+    ) -> Result<Vec<Candidate>> {
         let (mut hashes, mut pbns) = (Vec::with_capacity(wanted.len()), Vec::new());
         for (place, (wanted, found)) in wanted.iter().zip(found).enumerate() {
             if found.is_none() && !wanted.is_none() {

@@ -49,9 +49,15 @@ pub(super) fn write_all<I: IndexState>(pages: &Pages, merged: &mut Merged<I>) ->
         image.tree(map, Part::Map)?;
     }
     let version = &mut merged.version;
-    image.tree(&mut version.counts, Part::Counts)?;
-    image.tree(&mut version.many, Part::Many)?;
-    image.tree(&mut version.fingerprints, Part::Fingerprints)?;
+    for (array, part) in [
+        (&mut version.counts, Part::Counts),
+        (&mut version.many, Part::Many),
+        (&mut version.fingerprints, Part::Fingerprints),
+    ] {
+        let mut tree = **array;
+        image.tree(&mut tree, part)?;
+        *array = tree.into();
+    }
     assert!(version.index.stored().tree.root.is_none(), "an image has no index");
     merged.layers.values_mut().for_each(|map| follow(map, &image.moved));
     merged.moved = image.moved;

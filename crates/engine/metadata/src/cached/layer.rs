@@ -5,7 +5,7 @@
 //! share pages. A checkpoint turns layers into pages.
 
 use super::array;
-use super::filter::{LbnFilter, LeafSet};
+use super::layer_words::{Added, LayerWords};
 use gemelo_format::{DIRECTORY_ENTRIES, MAP_PAGE_ENTRIES};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -126,11 +126,7 @@ pub(crate) struct Layer {
     /// The height of the map with this layer.
     pub(super) height: u8,
     /// New words by LBN; 0 unmaps.
-    pub(super) words: BTreeMap<u64, u64>,
-    /// The LBNs that have been in `words`.
-    filter: LbnFilter,
-    /// The leaves that have words.
-    leaves: LeafSet,
+    pub(super) words: LayerWords,
     /// Leaves of which nothing below this layer counts.
     pub(super) cuts: Cuts,
     pub(super) marks: HashMap<Position, Mark>,
@@ -141,9 +137,7 @@ impl Layer {
         Self {
             id,
             height,
-            words: BTreeMap::new(),
-            filter: LbnFilter::default(),
-            leaves: LeafSet::default(),
+            words: LayerWords::default(),
             cuts: Cuts::default(),
             marks: HashMap::new(),
         }
@@ -159,40 +153,36 @@ impl Layer {
             0 => None,
             _ => self.cuts.end_at(lbn / LEAF_LBNS).map(|_| 0),
         };
-        let leaf = lbn / LEAF_LBNS;
-        let may_have = self.leaves.has(leaf) != Some(false) && self.filter.may_have(lbn);
-        let word = if may_have { self.words.get(&lbn) } else { None };
-        word.copied().or_else(cut)
+        self.words.get(lbn).or_else(cut)
     }
 
-    /// Sets the word of an LBN. Returns whether the layer had none.
-    pub(super) fn set_word(&mut self, lbn: u64, word: u64) -> bool {
-        let is_new = self.words.insert(lbn, word).is_none();
-        if is_new {
-            let leaves = self.words.keys().map(|lbn| lbn / LEAF_LBNS);
-            self.leaves.add(lbn / LEAF_LBNS, self.words.len(), leaves);
-            self.filter.add(lbn, self.words.len(), self.words.keys().copied());
+    /// Sets the word of an LBN. The map grows to have it.
+    pub(super) fn set_word(&mut self, lbn: u64, word: u64) -> Added {
+        while lbn / LEAF_LBNS >= array::span(self.height) {
+            self.height += 1;
         }
-        is_new
+        self.words.set(lbn, word)
     }
 
     /// Cuts leaves, and forgets their words. Returns the number of these words.
     pub(super) fn cut(&mut self, leaves: &Range<u64>) -> usize {
-        let start = leaves.start.saturating_mul(LEAF_LBNS);
-        let end = leaves.end.saturating_mul(LEAF_LBNS);
-        let forgotten: Vec<u64> = self.words.range(start..end).map(|(lbn, _)| *lbn).collect();
-        for lbn in &forgotten {
-            self.words.remove(lbn);
-            self.leaves.remove(lbn / LEAF_LBNS);
-        }
         self.cuts.add(leaves.clone());
-        forgotten.len()
+        self.words.forget(leaves.clone())
     }
 
     /// Returns whether the layer has a word below this node.
     pub(super) fn has_words(&self, at: Position) -> bool {
-        let known = if at.level == 0 { self.leaves.has(at.number) } else { None };
-        known.unwrap_or_else(|| self.words.range(at.lbns()).next().is_some())
+        match at.level {
+            0 => self.words.has_leaf(at.number),
+            _ => self.words.next_leaf(at.leaves()).is_some(),
+        }
+    }
+
+    /// Returns whether no other leaf of a leaf's directory has words.
+    pub(super) fn is_alone_in_directory(&self, leaf: Position) -> bool {
+        let Range { start, end } = leaf.above().leaves();
+        let others = [start..leaf.number, leaf.number + 1..end];
+        others.into_iter().all(|leaves| self.words.next_leaf(leaves).is_none())
     }
 
     /// Returns whether nothing below this layer counts at this node.
@@ -214,10 +204,8 @@ impl Layer {
 
     /// The first leaf from this one on, but before `end`, that the layer changes.
     pub(super) fn next_touched(&self, leaf: u64, end: u64) -> Option<u64> {
-        let lbn = leaf.saturating_mul(LEAF_LBNS);
-        let word = self.words.range(lbn..).next().map(|(lbn, _)| *lbn / LEAF_LBNS);
-        let next = word.into_iter().chain(self.cuts.next(leaf)).min();
-        next.filter(|next| *next < end)
+        let cut = self.cuts.next(leaf).filter(|next| *next < end);
+        self.words.next_leaf(leaf..cut.unwrap_or(end)).or(cut)
     }
 }
 

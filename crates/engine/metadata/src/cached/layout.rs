@@ -1,15 +1,12 @@
 //! The differences between the backends of this module: the layout of numbers and index entries in
 //! pages, and the place of the index.
 
-use super::cache::Width;
 use super::compact::{Loading, MemoryIndex};
 use super::pages::Pages;
 use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{NodeRef, Page, Part, Tree, index_entry};
-use std::marker::PhantomData;
+use gemelo_format::{NodeRef, Part, Tree, index_entry};
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
 
 /// The index as a checkpoint stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,113 +76,6 @@ impl IndexState for StoredIndex {
     }
 }
 
-/// The place of a leaf, and its range of keys. There may be no leaf for these keys.
-pub(crate) struct LeafAt {
-    pub(super) keys: Range<u64>,
-    pub(super) at: Option<NodeRef>,
-}
-
-/// A leaf that was read, and its range of keys.
-struct Leaf {
-    keys: Range<u64>,
-    page: Option<Arc<Page>>,
-}
-
-/// Looks up values by key. It keeps the last leaf, so keys near each other are fast.
-pub(super) struct Cursor<'c, L> {
-    pages: &'c Pages,
-    tree: Tree,
-    part: Part,
-    held: Option<Leaf>,
-    layout: PhantomData<L>,
-}
-
-impl<'c, L: Layout> Cursor<'c, L> {
-    pub(super) const fn new(pages: &'c Pages, tree: Tree, part: Part) -> Self {
-        Self { pages, tree, part, held: None, layout: PhantomData }
-    }
-
-    pub(super) fn get(&mut self, key: u64) -> Result<u128> {
-        if let Some(value) = self.held_value(key) {
-            return Ok(value);
-        }
-        let leaf = L::leaf_at(self.pages, &self.tree, self.part, key)?;
-        self.read(leaf, key)
-    }
-
-    /// The value of a key in the leaf that is held.
-    fn held_value(&self, key: u64) -> Option<u128> {
-        let held = self.held.as_ref().filter(|held| held.keys.contains(&key))?;
-        Some(held.page.as_deref().map_or(0, |page| L::value(page, self.part, key)))
-    }
-
-    /// Holds a leaf, and returns the value of a key in it.
-    fn read(&mut self, LeafAt { keys, at }: LeafAt, key: u64) -> Result<u128> {
-        let Some(at) = at else {
-            self.held = Some(Leaf { keys, page: None });
-            return Ok(0);
-        };
-        let page = self.pages.read(at, Width::of(0, self.part))?;
-        self.hold((keys, at), page, key)
-    }
-
-    /// Holds a leaf that was read, and returns the value of a key in it.
-    fn hold(
-        &mut self,
-        (keys, at): (Range<u64>, NodeRef),
-        page: Arc<Page>,
-        key: u64,
-    ) -> Result<u128> {
-        let page = L::check_leaf(self.pages, page, at, self.part)?;
-        let value = L::value(&page, self.part, key);
-        self.held = Some(Leaf { keys, page: Some(page) });
-        Ok(value)
-    }
-
-    /// Looks up the values of keys, in their order. The leaves that are not in the cache are read
-    /// in one list.
-    pub(super) fn get_all(&mut self, keys: &[u64]) -> Vec<Result<u128>> {
-        let mut values = Vec::with_capacity(keys.len());
-        let (mut left, mut missing) = (Vec::new(), Vec::new());
-        // The keys of the last leaf that is missing.
-        let mut awaited = 0..0;
-        for (place, key) in keys.iter().enumerate() {
-            if let Some(value) = self.held_value(*key) {
-                values.push(Ok(value));
-                continue;
-            }
-            let mut value = Ok(0);
-            if !awaited.contains(key) {
-                match L::leaf_at(self.pages, &self.tree, self.part, *key) {
-                    Ok(LeafAt { keys, at: Some(at) }) => {
-                        match self.pages.in_memory(at, Width::of(0, self.part)) {
-                            Some(page) => value = self.hold((keys, at), page, *key),
-                            None => {
-                                missing.push(at);
-                                awaited = keys;
-                            }
-                        }
-                    }
-                    Ok(leaf) => value = self.read(leaf, *key),
-                    Err(error) => value = Err(error),
-                }
-            }
-            if awaited.contains(key) {
-                left.push(place);
-            }
-            values.push(value);
-        }
-        if left.is_empty() {
-            return values;
-        }
-        self.pages.fetch(missing);
-        for place in left {
-            values[place] = self.get(keys[place]);
-        }
-        values
-    }
-}
-
 /// An index entry that is added or removed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexEdit {
@@ -248,15 +138,6 @@ pub(crate) trait Visitor {
 pub(crate) trait Layout: Send + Sync + 'static {
     /// The index of a state of the metadata.
     type Index: IndexState;
-
-    /// Returns the place of a key's leaf, if it is stored, and the range of keys of that leaf.
-    fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt>;
-
-    /// Returns a leaf that was read, unless it is malformed.
-    fn check_leaf(pages: &Pages, leaf: Arc<Page>, at: NodeRef, part: Part) -> Result<Arc<Page>>;
-
-    /// Returns the value of a key in its leaf.
-    fn value(leaf: &Page, part: Part, key: u64) -> u128;
 
     /// Visits the tree in the order of its keys, beginning with this key.
     fn walk(

@@ -240,11 +240,12 @@ impl<L: Layout> CachedBackend<L> {
         let stored =
             StoredIndex { tree: table.index, buckets: table.buckets, entries: table.index_entries };
         self.version = Version {
-            counts: table.counts,
-            many: table.many,
-            fingerprints: table.fingerprints,
+            counts: table.counts.into(),
+            many: table.many.into(),
+            fingerprints: table.fingerprints.into(),
             index: L::Index::load(stored, self.pbn_end(), self.sampling)?,
         };
+        self.pages.note_loaded();
         if self.version.index.in_memory().is_some() {
             self.unread = Mutex::new(Unread::ALL);
         }

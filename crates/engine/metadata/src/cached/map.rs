@@ -2,9 +2,11 @@
 
 use super::array;
 use super::cache::Width;
+use super::image::{self, Moved};
 use super::layer::{FANOUT, LEAF_LBNS, Layer, LayerId, Position};
-use super::layout::{self, Cursor, Layout};
+use super::layout::{self, Layout};
 use super::pages::Pages;
+use super::stored::{Array, Reader};
 use crate::error::Result;
 use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, NodeRef, Part, Slot, Tree, WordForm};
 use std::collections::HashMap;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct MapState {
     /// The pages below the layers.
-    pub(super) base: Tree,
+    pub(super) base: Array,
     /// Layers that do not change any more, the oldest first. Other maps may have them too.
     pub(super) sealed: Vec<Arc<Layer>>,
     /// The layer of the changes that are being made.
@@ -62,7 +64,7 @@ impl ChildSet {
 impl MapState {
     /// The map of these pages.
     pub(super) fn of(base: Tree) -> Self {
-        Self { base, ..Self::default() }
+        Self { base: base.into(), ..Self::default() }
     }
 
     /// The layers, the newest first.
@@ -76,6 +78,16 @@ impl MapState {
         self.layers().next().map_or(self.base.height, |layer| layer.height)
     }
 
+    /// The layer that changes. Made at the first change after it was sealed.
+    pub(super) fn open_layer(&mut self, next: &mut LayerId) -> &mut Layer {
+        let height = self.height();
+        self.open.get_or_insert_with(|| {
+            let id = *next;
+            *next = LayerId(id.0 + 1);
+            Box::new(Layer::new(id, height))
+        })
+    }
+
     /// Seals the layer that changes, if it has changes.
     pub(super) fn seal(&mut self) {
         if let Some(open) = self.open.take().filter(|layer| !layer.is_empty()) {
@@ -86,7 +98,7 @@ impl MapState {
     /// Returns a map with the same pages and layers. All layers are sealed.
     pub(super) fn share(&self) -> Self {
         assert!(self.open.is_none(), "maps share sealed layers alone");
-        Self { base: self.base, sealed: self.sealed.clone(), open: None }
+        Self { base: self.base.clone(), sealed: self.sealed.clone(), open: None }
     }
 
     /// Replaces layers by the pages that a checkpoint has made of them.
@@ -94,9 +106,18 @@ impl MapState {
         let last = self.sealed.iter().rposition(|layer| merged.contains_key(&layer.id));
         let Some(last) = last else { return };
         if let Some(tree) = self.sealed.get(last).and_then(|layer| merged.get(&layer.id)) {
-            self.base = *tree;
+            self.base = (*tree).into();
         }
         self.sealed.drain(..=last);
+    }
+
+    /// Gives the map its new root, if its pages were written anew.
+    pub(super) fn follow(&mut self, moved: &Moved) {
+        if !moved.is_empty() {
+            let mut tree = *self.base;
+            image::follow(&mut tree, moved);
+            self.base = tree.into();
+        }
     }
 
     /// The word of an LBN, if a layer decides it.
@@ -138,7 +159,7 @@ impl<'m> MapView<'m> {
     }
 
     pub(super) fn root(self) -> Option<MapNode> {
-        let Tree { root, height } = self.map.base;
+        let Tree { root, height } = *self.map.base;
         let at = Position::root(self.map.height());
         self.node(at, root.filter(|_| height == at.level))
     }
@@ -148,7 +169,7 @@ impl<'m> MapView<'m> {
         if let Some(page) = node.page {
             return Ok(array::child(&*self.pages.read(page, Width::Wide)?, number));
         }
-        let Tree { root, height } = self.map.base;
+        let Tree { root, height } = *self.map.base;
         Ok(root.filter(|_| node.at.child(number) == Position::root(height)))
     }
 
@@ -217,7 +238,7 @@ impl<'m> MapView<'m> {
     }
 
     fn is_above_base(self, at: Position) -> bool {
-        let Tree { root, height } = self.map.base;
+        let Tree { root, height } = *self.map.base;
         root.is_some() && at.number == 0 && at.level > height
     }
 
@@ -242,9 +263,7 @@ impl<'m> MapView<'m> {
             if layer.covers(leaf.at) {
                 words.fill(0);
             }
-            for (lbn, word) in layer.words.range(leaf.at.lbns()) {
-                words[(lbn % LEAF_LBNS) as usize] = *word;
-            }
+            layer.words.of_leaf(leaf.at.number).for_each(|(place, word)| words[place] = word);
         }
         Ok(words)
     }
@@ -253,7 +272,7 @@ impl<'m> MapView<'m> {
 /// Adds the numbers of the children of a node that have words in a layer for some of these LBNs.
 fn add_touched(layer: &Layer, at: Position, lbns: Range<u64>, touched: &mut ChildSet) {
     let mut next = lbns.start;
-    while let Some((lbn, _)) = layer.words.range(next..lbns.end.max(next)).next() {
+    while let Some((lbn, _)) = layer.words.next(next..lbns.end.max(next)) {
         let child = at.towards(lbn / LEAF_LBNS);
         touched.add(child.number % FANOUT);
         next = child.lbns().end;
@@ -291,10 +310,10 @@ fn next_below<L: Layout>(
             _ => next_uncut::<L>(view, layer, older, next, end)?.unwrap_or(end),
         };
         below = Some(under);
-        match layer.words.range(next..end).next() {
-            Some((lbn, word)) if *lbn <= under => {
-                if *word != 0 {
-                    return Ok(Some(*lbn));
+        match layer.words.next(next..end) {
+            Some((lbn, word)) if lbn <= under => {
+                if word != 0 {
+                    return Ok(Some(lbn));
                 }
                 next = lbn + 1;
                 if next >= end {
@@ -327,26 +346,37 @@ fn next_uncut<L: Layout>(
 }
 
 /// Looks up words of a map, and keeps the last leaf.
-pub(super) struct Words<'m, L> {
+pub(super) struct Words<'m> {
     map: &'m MapState,
-    stored: Cursor<'m, L>,
+    stored: Reader<'m>,
 }
 
-impl<'m, L: Layout> Words<'m, L> {
+impl<'m> Words<'m> {
     pub(super) const fn new(view: MapView<'m>) -> Self {
-        Self { map: view.map, stored: Cursor::new(view.pages, view.map.base, Part::Map) }
+        Self { map: view.map, stored: Reader::new(view.pages, &view.map.base, Part::Map) }
     }
 
-    /// Returns the words of LBNs, in their order.
+    /// The words of LBNs, in their order.
     pub(super) fn get_all(&mut self, lbns: &[Lbn]) -> Vec<Result<u64>> {
-        let recent: Vec<Option<u64>> = lbns.iter().map(|lbn| self.map.recent(lbn.0)).collect();
-        let older = lbns.iter().zip(&recent).filter(|(_, word)| word.is_none());
-        let keys: Vec<u64> = older.map(|(lbn, _)| lbn.0).collect();
-        let mut stored = self.stored.get_all(&keys).into_iter().map(|word| Ok(word? as u64));
-        let all = recent.into_iter().map(|recent| recent.map(Ok).or_else(|| stored.next()));
-        let words: Vec<Result<u64>> = all.flatten().collect();
-        assert_eq!(words.len(), lbns.len(), "each LBN has a word");
+        let mut words = Vec::with_capacity(lbns.len());
+        let (mut places, mut keys) = (Vec::new(), Vec::new());
+        for (place, Lbn(lbn)) in lbns.iter().enumerate() {
+            let known = self.known(*lbn);
+            if known.is_none() {
+                places.push(place);
+                keys.push(*lbn);
+            }
+            words.push(Ok(known.unwrap_or_default()));
+        }
+        for (place, word) in places.into_iter().zip(self.stored.get_all(&keys)) {
+            words[place] = word.map(|word| word as u64);
+        }
         words
+    }
+
+    /// The word of an LBN, if it is in a layer, or in memory in its leaf.
+    pub(super) fn known(&self, lbn: u64) -> Option<u64> {
+        self.map.recent(lbn).or_else(|| self.stored.known(lbn).map(|word| word as u64))
     }
 
     pub(super) fn get(&mut self, lbn: u64) -> Result<u64> {

@@ -4,12 +4,13 @@
 use super::counts::{CountEdits, StoredCounts};
 use super::image::{self, Moved};
 use super::layer::LayerId;
-use super::layout::{Cursor, IndexEdit, IndexState, Layout};
+use super::layout::{IndexEdit, IndexState, Layout};
 use super::map::MapState;
 use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use super::parents::Made;
 use super::stale::{FreedEntries, sweep};
+use super::stored::Reader;
 use super::{Delta, Frozen, Version};
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
@@ -39,7 +40,7 @@ struct MergeMaps<'p> {
 
 impl MergeMaps<'_> {
     fn merge(&mut self, map: &MapState) -> Result<Tree> {
-        let mut tree = map.base;
+        let mut tree = *map.base;
         for layer in &map.sealed {
             tree = match self.layers.get(&layer.id) {
                 Some(known) => *known,
@@ -124,12 +125,12 @@ fn merge_records<L: Layout>(
         Some(_) => FreedEntries::choose(frozen, &changed.counts),
         None => FreedEntries::Remove,
     };
-    let edits = index_edits::<L>(pages, before, &changed, freed)?;
+    let edits = index_edits(pages, before, &changed, freed)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
     if let FreedEntries::Leave { pages: most } = freed {
         sweep::<L>(pages, before, frozen, most)?;
     }
-    let CountEdits { small, many } = CountEdits::new::<L>(pages, before, &changed.counts)?;
+    let CountEdits { small, many } = CountEdits::new(pages, before, &changed.counts)?;
     let merge = |tree: &Tree, part: Part, edits: &mut dyn Iterator<Item = (u64, u128)>| {
         if frozen.lost.is_empty() {
             return L::merge(pages, tree, part, edits);
@@ -137,11 +138,11 @@ fn merge_records<L: Layout>(
         let all = replace_lost(frozen, part, edits);
         L::merge(pages, tree, part, &mut all.into_iter())
     };
-    after.counts = merge(&before.counts, Part::Counts, &mut small.into_iter())?;
-    after.many = merge(&before.many, Part::Many, &mut many.into_iter())?;
+    after.counts = merge(&before.counts, Part::Counts, &mut small.into_iter())?.into();
+    after.many = merge(&before.many, Part::Many, &mut many.into_iter())?.into();
     let identities = changed.identities.into_iter();
     let mut identities = identities.map(|(pbn, bytes)| (pbn, u128::from_le_bytes(bytes)));
-    after.fingerprints = merge(&before.fingerprints, Part::Fingerprints, &mut identities)?;
+    after.fingerprints = merge(&before.fingerprints, Part::Fingerprints, &mut identities)?.into();
     Ok(after)
 }
 
@@ -232,16 +233,16 @@ impl ChangedBlock {
 
 /// Computes which index entries are added and removed. The index has every referenced PBN that has
 /// a fingerprint. One in memory may have others as well.
-fn index_edits<L: Layout>(
+fn index_edits<I: IndexState>(
     pages: &Pages,
-    before: &Version<L::Index>,
+    before: &Version<I>,
     changed: &ChangedRecords,
     freed: FreedEntries,
 ) -> Result<Vec<IndexEdit>> {
     let may_be_stale = before.index.in_memory().is_some();
     let mut edits = Vec::new();
-    let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
-    let mut counts = StoredCounts::<L>::new(pages, before);
+    let mut fingerprints = Reader::new(pages, &before.fingerprints, Part::Fingerprints);
+    let mut counts = StoredCounts::new(pages, before);
     let mut all = changed.blocks();
     loop {
         let some: Vec<NewRecord> = all.by_ref().take(PBNS_AT_ONCE).collect();

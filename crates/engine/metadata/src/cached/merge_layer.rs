@@ -2,7 +2,7 @@
 
 use super::array::{child, set_child};
 use super::cache::Width;
-use super::layer::{LEAF_LBNS, Layer, Mark, Position};
+use super::layer::{Layer, Mark, Position};
 use super::pages::Pages;
 use crate::error::Result;
 use gemelo_format::{
@@ -75,9 +75,8 @@ impl MergeLayer<'_> {
         let mut after = self.pages.own_or_empty(page);
         let page = Arc::make_mut(&mut after);
         if at.level == 0 {
-            for (lbn, word) in self.layer.words.range(at.lbns()) {
-                let bytes = PAGE_BYTES / MAP_PAGE_ENTRIES;
-                set_array_value(page, (lbn % LEAF_LBNS) as usize, bytes, u128::from(*word));
+            for (place, word) in self.layer.words.of_leaf(at.number) {
+                set_array_value(page, place, PAGE_BYTES / MAP_PAGE_ENTRIES, u128::from(word));
             }
         } else {
             self.children(page, at)?;

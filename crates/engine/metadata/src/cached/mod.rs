@@ -23,11 +23,12 @@ mod count_pages;
 mod counts;
 mod delta;
 mod family;
-mod filter;
 mod find;
 mod held;
 mod image;
+mod known;
 mod layer;
+mod layer_words;
 mod layout;
 mod load;
 mod map;
@@ -42,6 +43,7 @@ mod records;
 mod salvage;
 mod sharing;
 mod stale;
+mod stored;
 mod table;
 mod validate;
 
@@ -57,12 +59,13 @@ use delta::{Delta, SpareDelta};
 use family::Place;
 use gemelo_base::locks::Mutex;
 use gemelo_format::{
-    Identity, Lbn, Part, Policy, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree,
-    VolumeId, VolumeRecord, WordForm,
+    Lbn, Part, Policy, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, VolumeId, VolumeRecord,
+    WordForm,
 };
 pub use held::{HeldPages, MissingPages};
 use layer::LayerId;
-use layout::{Cursor, IndexState, Layout};
+use layer_words::Added;
+use layout::{IndexState, Layout};
 use map::{MapState, MapView, Words};
 use merge::Merged;
 use neighbours::Neighbours;
@@ -73,6 +76,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
+use stored::{Array, Reader};
 use table::TableLayout;
 
 /// The policy `dtb`.
@@ -119,9 +123,11 @@ const DELTA_SHARE: u64 = 8;
 const NEIGHBOURS_SHARE: u64 = 16;
 /// The least memory that can be configured.
 const MIN_CACHE_BYTES: u64 = 64 << 10;
-/// Memory of a word, and of a mark or a cut, in a layer with its share of the nodes. Measured for
-/// words; two of their bytes are for the filter, and two for the set of leaves.
-const WORD_BYTES: u64 = 34;
+/// Memory of a word in the table of its piece, the mean from one growth to the next, and that of a
+/// piece of a layer.
+const WORD_BYTES: u64 = 19;
+const PIECE_BYTES: u64 = 90;
+/// Memory of a mark or a cut in a layer, with its share of the nodes.
 const MARK_BYTES: u64 = 40;
 /// A change unmaps or copies at most one LBN for this many bytes of the delta's memory. Each LBN
 /// takes far less, so a single change cannot fill the delta.
@@ -158,18 +164,18 @@ impl CachedVolume {
 /// The state on disk as of a checkpoint, without the maps.
 #[derive(Clone)]
 struct Version<I> {
-    counts: Tree,
+    counts: Array,
     /// The counts for which `counts` has too few bits.
-    many: Tree,
-    fingerprints: Tree,
+    many: Array,
+    fingerprints: Array,
     index: I,
 }
 
 impl<I> Version<I> {
     /// The state of an empty pool.
-    const fn empty(index: I) -> Self {
-        let none = Tree { root: None, height: 0 };
-        Self { counts: none, many: none, fingerprints: none, index }
+    fn empty(index: I) -> Self {
+        let [counts, many, fingerprints] = [(); 3].map(|()| Array::default());
+        Self { counts, many, fingerprints, index }
     }
 }
 
@@ -177,7 +183,8 @@ impl<I> Version<I> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Fresh {
     words: u64,
-    /// Leaves of layers that have words.
+    /// Pieces and leaves of layers that have words.
+    pieces: u64,
     leaves: u64,
     /// Pages directly above these leaves.
     directories: u64,
@@ -190,13 +197,29 @@ struct Fresh {
 }
 
 impl Fresh {
+    /// Adds a word of a layer of a volume in this place.
+    fn add(&mut self, added: Added, place: Place) {
+        self.words += u64::from(added.word);
+        self.pieces += u64::from(added.piece);
+        self.leaves += u64::from(added.leaf);
+        if added.leaf {
+            self.read_leaf(place);
+        }
+    }
+
+    /// Notes that a change reads a leaf of a volume in this place, and those of its neighbours.
+    fn read_leaf(&mut self, Place { before, after, .. }: Place) {
+        self.read_leaves += 1 + before.into_iter().chain(after).count() as u64;
+    }
+
     const fn bytes(&self) -> u64 {
-        self.words * WORD_BYTES + (self.cuts + self.marks) * MARK_BYTES
+        self.words * WORD_BYTES + self.pieces * PIECE_BYTES + (self.cuts + self.marks) * MARK_BYTES
     }
 
     const fn and(self, other: Self) -> Self {
         Self {
             words: self.words + other.words,
+            pieces: self.pieces + other.pieces,
             leaves: self.leaves + other.leaves,
             directories: self.directories + other.directories,
             cuts: self.cuts + other.cuts,
@@ -319,80 +342,36 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn volume(&self, id: VolumeId) -> Result<&CachedVolume> {
-        self.volumes.get(&id).ok_or_else(|| {
-            MetadataError::damaged(format!(
-                "the metadata refer to volume {id}, which does not exist"
-            ))
-        })
+        self.volumes.get(&id).ok_or_else(|| Self::unknown(id))
+    }
+
+    #[cold]
+    fn unknown(id: VolumeId) -> MetadataError {
+        MetadataError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
     }
 
     fn frozen(&self) -> Option<&Delta> {
         self.frozen.as_ref().map(|frozen| &frozen.delta)
     }
 
-    fn cursor(&self, part: Part, tree: Tree) -> Cursor<'_, L> {
-        Cursor::new(&self.pages, tree, part)
-    }
-
     fn view<'m>(&'m self, map: &'m MapState) -> MapView<'m> {
         MapView { pages: &self.pages, map, form: self.words }
     }
 
-    fn words(&self, id: VolumeId) -> Result<Words<'_, L>> {
+    fn words(&self, id: VolumeId) -> Result<Words<'_>> {
         Ok(Words::new(self.view(&self.volume(id)?.map)))
     }
 
-    fn stored_counts(&self) -> StoredCounts<'_, L> {
+    fn stored_counts(&self) -> StoredCounts<'_> {
         StoredCounts::new(&self.pages, &self.version)
     }
 
-    fn stored_fingerprints(&self) -> Cursor<'_, L> {
-        self.cursor(Part::Fingerprints, self.version.fingerprints)
+    fn stored_fingerprints(&self) -> Reader<'_> {
+        Reader::new(&self.pages, &self.version.fingerprints, Part::Fingerprints)
     }
 
     fn word(&self, id: VolumeId, lbn: Lbn) -> Result<u64> {
         self.words(id)?.get(lbn.0)
-    }
-
-    fn count(&self, pbn: u64) -> Result<u32> {
-        let recent = self.active.counts.get(pbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(pbn))) {
-            Some(count) => Ok(*count),
-            None => self.stored_counts().get(pbn),
-        }
-    }
-
-    /// The counts of PBNs, in their order.
-    fn counts_of(&self, pbns: &[u64]) -> Result<Vec<u32>> {
-        let (active, frozen) = (&self.active, self.frozen());
-        let recent = |pbn: u64| {
-            let recent = active.counts.get(pbn);
-            recent.or_else(|| frozen.and_then(|delta| delta.counts.get(pbn))).copied()
-        };
-        stored_or(pbns, recent, |pbns| self.stored_counts().get_all(pbns))
-    }
-
-    /// The identities of PBNs, in their order.
-    fn identities_of(&self, pbns: &[u64]) -> Result<Vec<Identity>> {
-        let (active, frozen) = (&self.active, self.frozen());
-        let recent = |pbn: u64| {
-            active.identity(pbn).or_else(|| frozen.and_then(|delta| delta.identity(pbn)))
-        };
-        stored_or(pbns, recent, |pbns| {
-            let stored = self.stored_fingerprints().get_all(pbns).into_iter();
-            stored.map(|bits| Ok(Identity::from_bytes(bits?.to_le_bytes()))).collect()
-        })
-    }
-
-    fn identity(&self, pbn: u64) -> Result<Identity> {
-        let recent = self.active.identity(pbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.identity(pbn))) {
-            Some(found) => Ok(found),
-            None => {
-                let bits = self.stored_fingerprints().get(pbn)?;
-                Ok(Identity::from_bytes(bits.to_le_bytes()))
-            }
-        }
     }
 
     /// Returns the next LBN before `end` that is mapped.
@@ -413,33 +392,17 @@ impl<L: Layout> CachedBackend<L> {
             stored: volume.stored,
             follows: volume.place.before,
             left: volume.place.left,
-            map: map(id).unwrap_or(volume.map.base),
+            map: map(id).unwrap_or(*volume.map.base),
         };
         let index = version.index.stored();
         StoreTable {
             volumes: volumes.iter().map(volume).collect(),
-            counts: version.counts,
-            many: version.many,
-            fingerprints: version.fingerprints,
+            counts: *version.counts,
+            many: *version.many,
+            fingerprints: *version.fingerprints,
             index: index.tree,
             buckets: index.buckets,
             index_entries: index.entries,
         }
     }
-}
-
-/// The values of PBNs, in their order: recent ones, or stored ones.
-fn stored_or<T>(
-    pbns: &[u64],
-    recent: impl Fn(u64) -> Option<T>,
-    stored: impl FnOnce(&[u64]) -> Vec<Result<T>>,
-) -> Result<Vec<T>> {
-    let recent: Vec<Option<T>> = pbns.iter().map(|pbn| recent(*pbn)).collect();
-    let older = pbns.iter().zip(&recent).filter(|(_, recent)| recent.is_none());
-    let keys: Vec<u64> = older.map(|(pbn, _)| *pbn).collect();
-    let mut older = stored(&keys).into_iter();
-    let all = recent.into_iter().map(|recent| recent.map(Ok).or_else(|| older.next()));
-    let values = all.flatten().collect::<Result<Vec<T>>>()?;
-    assert_eq!(values.len(), pbns.len(), "each PBN has a value");
-    Ok(values)
 }

@@ -7,6 +7,7 @@
 
 use super::CachedBackend;
 use super::layout::Layout;
+use crate::KnownBlock;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Part, Pbn};
 use std::collections::{HashMap, VecDeque};
@@ -90,14 +91,14 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn read_neighbours(
         &self,
         wanted: &[Fingerprint],
-        found: &[Option<Pbn>],
+        found: &[Option<KnownBlock>],
     ) -> Result<()> {
         let mut missing = Vec::new();
         {
             let neighbours = self.neighbours.lock();
-            for (fingerprint, pbn) in wanted.iter().zip(found) {
-                if let Some(pbn) = pbn.filter(|_| self.sampling.has_content(*fingerprint)) {
-                    neighbours.add_missing(pbn, fingerprint.low(), &mut missing);
+            for (fingerprint, known) in wanted.iter().zip(found) {
+                if let Some(known) = known.filter(|_| self.sampling.has_content(*fingerprint)) {
+                    neighbours.add_missing(known.pbn, fingerprint.low(), &mut missing);
                 }
             }
         }

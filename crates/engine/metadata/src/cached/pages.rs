@@ -23,6 +23,9 @@ const WRITE_PAGES: usize = 256;
 /// they are looked at.
 const FETCH_SHARE: usize = 8;
 
+/// Arrays keep their leaves while at most this share of the cache's pages is in use.
+const TABLE_SHARE: u64 = 2;
+
 /// Lists of new pages that wait for the thread that writes them; then those who make them wait.
 const MAX_WAITING_LISTS: usize = 2;
 
@@ -58,6 +61,8 @@ pub(crate) struct Pages {
     regions: Regions,
     seed: PoolSeed,
     cache: Cache,
+    /// `true` while the pages in use fit the cache well.
+    fit: AtomicBool,
     slots: Mutex<Slots>,
     changes: Mutex<Changes>,
     /// The thread that writes new pages, while there is one.
@@ -78,6 +83,7 @@ impl Pages {
             regions: home.superblock.regions(),
             seed,
             cache: Cache::new(cache_bytes),
+            fit: AtomicBool::new(true),
             slots: Mutex::default(),
             changes: Mutex::default(),
             writer: Mutex::default(),
@@ -95,6 +101,22 @@ impl Pages {
     /// Notes that the first slots have their space on the disk.
     pub(super) fn note_allocated(&self, slots: u64) {
         self.slots.lock().note_allocated(slots);
+    }
+
+    /// Returns whether arrays may keep their leaves in tables. These are pages that the cache has as
+    /// well, or had: at most as many more as half of those that it may have.
+    pub(super) fn fit(&self) -> bool {
+        self.fit.load(Ordering::Relaxed)
+    }
+
+    fn note_fit(&self, in_use: u64) {
+        let most = self.cache.max_pages() as u64 / TABLE_SHARE;
+        self.fit.store(in_use <= most, Ordering::Relaxed);
+    }
+
+    /// Notes the pages of the checkpoint that was loaded.
+    pub(super) fn note_loaded(&self) {
+        self.note_fit(self.in_use());
     }
 
     pub(super) fn in_use(&self) -> u64 {
@@ -425,6 +447,7 @@ impl Pages {
         changes.taken.clear();
         self.salvaged.lock().lost.clear();
         changes.retired.drain(..).for_each(|slot| slots.release(slot));
+        self.note_fit(slots.in_use());
     }
 
     /// Ends a checkpoint that failed before its root was written. No state has the slots that it

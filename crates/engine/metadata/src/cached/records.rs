@@ -3,6 +3,7 @@
 use super::cache::Width;
 use super::layout::{Layout, Visitor};
 use super::pages::Pages;
+use super::stored::value;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{Fingerprint, Identity, NodeRef, Part, Tree};
 use std::ops::{ControlFlow, Range};
@@ -53,7 +54,7 @@ impl RecordPages {
     }
 
     /// The PBNs of these pages that have a fingerprint. The pages do not become cached.
-    pub(super) fn read<L: Layout>(&self, pages: &Pages) -> Result<Vec<(u64, Fingerprint)>> {
+    pub(super) fn read(&self, pages: &Pages) -> Result<Vec<(u64, Fingerprint)>> {
         let mut records = Vec::new();
         let ahead = pages.read_ahead(&self.places());
         for ((pbns, at), page) in self.pages.iter().zip(ahead) {
@@ -62,7 +63,7 @@ impl RecordPages {
                 page => page?,
             };
             let identity = |pbn| {
-                let bits = L::value(&page, Part::Fingerprints, pbn);
+                let bits = value(&page, Part::Fingerprints, pbn);
                 Identity::from_bytes(bits.to_le_bytes())
             };
             let all = pbns.clone().map(|pbn| (pbn, identity(pbn).fingerprint()));

@@ -9,6 +9,7 @@
 use super::counts::StoredCounts;
 use super::layout::{IndexState, Layout, Retire, Values, Visitor};
 use super::load::{Claim, MapPages};
+use super::stored::Array;
 use super::{CachedBackend, DELTA_SHARE};
 use crate::Damage;
 use crate::error::{MetadataError, Result};
@@ -234,7 +235,7 @@ impl<L: Layout> CachedBackend<L> {
         let mut retire = Retire(&pages);
         L::walk(&pages, &self.version.fingerprints, Part::Fingerprints, 0, &mut retire)?;
         L::walk(&pages, &self.version.index.stored().tree, Part::Index, 0, &mut retire)?;
-        self.version.fingerprints = Tree::default();
+        self.version.fingerprints = Array::default();
         self.version.index = L::Index::empty(self.pbn_end(), self.sampling);
         Ok(())
     }

@@ -7,8 +7,8 @@
 //! All this happens in layers. The pages follow with the next checkpoint.
 
 use super::compare::Parting;
-use super::family::{NewCount, Place};
-use super::layer::{LEAF_LBNS, Layer, LayerId, Mark, Position};
+use super::family::NewCount;
+use super::layer::{LEAF_LBNS, Layer, Mark, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
 use super::{CachedBackend, CachedVolume};
@@ -127,41 +127,20 @@ impl<L: Layout> CachedBackend<L> {
 
     /// The layer of a volume that changes. Made at the first change after it was sealed.
     pub(super) fn open_layer(&mut self, id: VolumeId) -> Result<&mut Layer> {
-        let LayerId(number) = self.next_layer;
-        let volume = self.volume_mut(id)?;
-        let height = volume.map.height();
-        let is_new = volume.map.open.is_none();
-        if is_new {
-            self.next_layer = LayerId(number + 1);
-        }
-        let volume = self.volume_mut(id)?;
-        let new = || Box::new(Layer::new(LayerId(number), height));
-        Ok(volume.map.open.get_or_insert_with(new))
+        let Self { volumes, next_layer, .. } = self;
+        let volume = volumes.get_mut(&id).ok_or_else(|| Self::unknown(id))?;
+        Ok(volume.map.open_layer(next_layer))
     }
 
     /// Sets a word in the layer of a volume that changes. Its leaf is the volume's own.
     pub(super) fn put_in_layer(&mut self, id: VolumeId, lbn: Lbn, word: u64) -> Result<()> {
-        let leaf = Position::leaf_of(lbn.0);
-        let layer = self.open_layer(id)?;
-        while !Position::root(layer.height).leaves().contains(&leaf.number) {
-            layer.height += 1;
-        }
-        let is_new_leaf = !layer.has_words(leaf);
-        let is_new_directory = is_new_leaf && !layer.has_words(leaf.above());
-        let is_new = layer.set_word(lbn.0, word);
-        self.fresh.leaves += u64::from(is_new_leaf);
-        self.fresh.directories += u64::from(is_new_directory);
-        self.fresh.words += u64::from(is_new);
-        if is_new_leaf {
-            self.note_read_leaf(id)?;
-        }
-        Ok(())
-    }
-
-    /// Notes that a change reads a leaf of a volume and those of its neighbours.
-    fn note_read_leaf(&mut self, id: VolumeId) -> Result<()> {
-        let Place { before, after, .. } = self.volume(id)?.place;
-        self.fresh.read_leaves += 1 + before.into_iter().chain(after).count() as u64;
+        let Self { volumes, next_layer, fresh, .. } = self;
+        let volume = volumes.get_mut(&id).ok_or_else(|| Self::unknown(id))?;
+        let layer = volume.map.open_layer(next_layer);
+        let added = layer.set_word(lbn.0, word);
+        let is_new_directory = added.leaf && layer.is_alone_in_directory(Position::leaf_of(lbn.0));
+        fresh.directories += u64::from(is_new_directory);
+        fresh.add(added, volume.place);
         Ok(())
     }
 
@@ -298,7 +277,7 @@ impl<L: Layout> CachedBackend<L> {
             let children = self.view_of(id)?.children(node)?;
             return children.iter().try_for_each(|child| self.drop_node(id, child, freed));
         }
-        self.note_read_leaf(id)?;
+        self.fresh.read_leaf(self.volume(id)?.place);
         let (volume, end) = (self.volume(id)?, node.at.lbns().end);
         // LBNs that have left their family have no references any more.
         let start = node.at.lbns().start.max(volume.place.left);

@@ -61,12 +61,12 @@ pub(super) fn sweep<L: Layout>(
     most: u64,
 ) -> Result<()> {
     let Some(index) = before.index.in_memory() else { return Ok(()) };
-    let mut counts = StoredCounts::<L>::new(pages, before);
+    let mut counts = StoredCounts::new(pages, before);
     let (mut next, mut left) = (index.swept(), usize::try_from(most).unwrap_or(usize::MAX));
     while left > 0 {
         let some = left.min(PAGES_AT_ONCE);
         let part = RecordPages::find::<L>(pages, &before.fingerprints, next, some)?;
-        let records = part.read::<L>(pages)?;
+        let records = part.read(pages)?;
         let pbns: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
         let mut edits = Vec::new();
         for ((pbn, fingerprint), is_live) in records.into_iter().zip(counts.are_live(&pbns)) {

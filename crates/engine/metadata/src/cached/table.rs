@@ -4,13 +4,11 @@
 //! full. Entries that fit in neither are not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
-use super::layout::{
-    IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag,
-};
+use super::layout::{IndexEdit, Layout, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    BUCKET_ENTRIES, NodeRef, Page, Part, Tree, array_value, bucket_entries, bucket_of, bucket_page,
+    BUCKET_ENTRIES, Page, Part, Tree, array_value, bucket_entries, bucket_of, bucket_page,
     index_entry, set_array_value,
 };
 use std::iter::Peekable;
@@ -176,21 +174,6 @@ fn read_leaf(
 
 impl Layout for TableLayout {
     type Index = StoredIndex;
-
-    fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
-        let entries = part.array_entries() as u64;
-        let first = key / entries * entries;
-        let at = array::leaf_at(pages, tree, key / entries)?;
-        Ok(LeafAt { keys: first..first + entries, at })
-    }
-
-    fn check_leaf(_: &Pages, leaf: Arc<Page>, _: NodeRef, _: Part) -> Result<Arc<Page>> {
-        Ok(leaf)
-    }
-
-    fn value(leaf: &Page, part: Part, key: u64) -> u128 {
-        array_value(leaf, (key % part.array_entries() as u64) as usize, part.value_bytes())
-    }
 
     fn walk(
         pages: &Pages,

@@ -419,7 +419,8 @@ impl Pair {
             let fingerprint = self.model.fingerprints[&pbn.number()];
             assert_eq!(record.fingerprint, fingerprint);
             assert_eq!(record.references, runs[&pbn.number()], "{record:?}");
-            let same = found.map(|pbn| self.model.fingerprints[&pbn.number()]);
+            let same = found.map(|known| self.model.fingerprints[&known.pbn.number()]);
+            assert!(found.is_none_or(|known| known.record.references == runs[&known.pbn.number()]));
             // If a content is stored twice, the index may lose it with the first block that is
             // freed.
             assert!(same.is_none() || same == Some(fingerprint), "{same:?}, not {fingerprint:?}");

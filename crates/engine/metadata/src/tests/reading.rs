@@ -222,7 +222,7 @@ fn look(backend: &dyn MetadataBackend, lbns: &[Lbn], contents: &[Fingerprint]) -
     let places_known = backend.look_up(VolumeId(1), lbns, &mut places);
     backend.find(contents, &mut found)?;
     places_known?;
-    let known: Vec<Pbn> = found.into_iter().flatten().collect();
+    let known: Vec<Pbn> = found.into_iter().flatten().map(|known| known.pbn).collect();
     backend.records(&known, &mut records)?;
     backend.prefetch(VolumeId(1), lbns, &places)?;
     Ok(known.len())

@@ -61,7 +61,7 @@ impl Pool {
     fn find(&self, content: u64) -> Option<u64> {
         let mut found = Vec::new();
         self.pair.backend.find(&[fingerprint_of(content)], &mut found).unwrap();
-        found[0].map(Pbn::number)
+        found[0].map(|known| known.pbn.number())
     }
 
     fn write(&mut self, lbn: u64, content: u64) {

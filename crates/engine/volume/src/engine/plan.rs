@@ -12,7 +12,7 @@ use super::{Engine, VolumeShared};
 use crate::error::Result;
 use gemelo_base::is_zero;
 use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, MapEntry, Pbn};
-use gemelo_metadata::Record;
+use gemelo_metadata::{KnownBlock, Record};
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,21 +168,17 @@ impl<'p> Plan<'p> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         self.max_references = engine.tuning.max_references;
         let fingerprints = self.fingerprints();
-        let (version, places, found, records) = engine.look(|state| {
+        let (version, places, found) = engine.look(|state| {
             // Pages that both miss are read in one list.
             let places = state.places(volume.id(), &lbns);
             let (found, places) = (state.find(&fingerprints)?, places?);
-            let known: Vec<Pbn> = found.iter().flatten().copied().collect();
-            let records = state.records(&known)?;
             state.backend().prefetch(volume.id(), &lbns, &places)?;
-            Ok((state.version(), places, found, records))
+            Ok((state.version(), places, found))
         })?;
         self.version = version;
-        let mut records = records.into_iter();
         let is_equal = engine.fingerprints_prove_equality();
-        for (block, (place, pbn)) in self.blocks.iter_mut().zip(places.into_iter().zip(found)) {
-            let record = pbn.and_then(|pbn| Some((pbn, records.next()?)));
-            block.found = record.map(|(pbn, record)| Found { pbn, record, is_equal });
+        for (block, (place, known)) in self.blocks.iter_mut().zip(places.into_iter().zip(found)) {
+            block.found = known.map(|KnownBlock { pbn, record }| Found { pbn, record, is_equal });
             block.place = place;
         }
         Ok(())

@@ -33,6 +33,27 @@ impl Claim {
     }
 }
 
+/// The blocks of a segment, a bit each, by their numbers modulo that of the bits. Most requests
+/// have blocks of their own bits, and need not be compared with all others.
+#[derive(Default)]
+struct ClaimedBlocks([u64; 8]);
+
+impl ClaimedBlocks {
+    /// Adds the blocks of a request. Returns whether earlier ones may have some of them.
+    fn add(&mut self, claim: Claim) -> bool {
+        let (first, end) = claim.blocks;
+        let (words, bits) = (self.0.len() as u64, u64::from(u64::BITS));
+        let mut may_conflict = false;
+        for block in first..end.min(first.saturating_add(words * bits)) {
+            let word = &mut self.0[(block / bits % words) as usize];
+            let bit = 1 << (block % bits);
+            may_conflict |= *word & bit != 0;
+            *word |= bit;
+        }
+        may_conflict
+    }
+}
+
 fn range_of(operation: &Operation<'_>) -> Option<Range> {
     match operation {
         Operation::Read { offset, buffer } => {
@@ -102,13 +123,14 @@ impl Engine {
     fn segment_length(&self, batch: &[Request<'_>]) -> usize {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let mut claims: Vec<Claim> = Vec::with_capacity(batch.len().min(MAX_REQUESTS));
+        let mut claimed = ClaimedBlocks::default();
         for request in batch.iter().take(MAX_REQUESTS) {
             let Some(range) = range_of(&request.operation) else { break };
             let (offset, length) = (range.offset, range.length.min(u64::MAX - range.offset));
             let blocks = Range { offset, length }.blocks(block_bytes);
             let is_change = !matches!(request.operation, Operation::Read { .. });
             let claim = Claim { blocks: (blocks.start, blocks.end), is_change };
-            if claims.iter().any(|earlier| earlier.conflicts(claim)) {
+            if claimed.add(claim) && claims.iter().any(|earlier| earlier.conflicts(claim)) {
                 break;
             }
             claims.push(claim);
@@ -126,8 +148,8 @@ impl Engine {
     ) -> Vec<usize> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let mut outcomes: Vec<Result<(), DeviceError>> = Vec::with_capacity(segment.len());
-        let mut reads = Vec::new();
-        let mut changes = Changes::new(block_bytes);
+        let mut reads = Vec::with_capacity(segment.len());
+        let mut changes = Changes::new(block_bytes, segment.len());
         let mut has_immediate = false;
         for (number, request) in segment.iter_mut().enumerate() {
             let range = range_of(&request.operation);
@@ -279,10 +301,11 @@ struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    const fn new(block_bytes: u64) -> Self {
+    /// No changes, with room for those of this many requests.
+    fn new(block_bytes: u64, requests: usize) -> Self {
         Self {
             block_bytes,
-            items: Vec::new(),
+            items: Vec::with_capacity(requests),
             unmaps: Vec::new(),
             writes: 0,
             written_bytes: 0,

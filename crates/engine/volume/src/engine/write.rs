@@ -155,13 +155,16 @@ impl Engine {
         let (mut made, mut scratch) = (Made::default(), Scratch::default());
         let mut state = self.state_to_change();
         let is_known_now = plan.stored_meanwhile(&state)?;
+        let freed_before = is_known_now.is_none().then(|| state.freed_blocks());
         let mut settled = 0;
         for at in 0..plan.len() {
             let is_known = is_known_now.as_ref().is_some_and(|known| known.get(at) == Some(&true));
             let fate = plan.fate(at);
+            // What was looked up holds if nobody else has made changes, and these freed no block.
+            let is_current = freed_before == Some(state.freed_blocks()) && plan.is_shareable(at);
             if fate == Fate::Ready
                 && !is_known
-                && self.is_still_right(&state, volume, plan, at, &mut scratch)?
+                && (is_current || self.is_still_right(&state, volume, plan, at, &mut scratch)?)
             {
                 if let Some(pbn) = plan.healed(at) {
                     self.mend(&mut state, pbn)?;

@@ -39,7 +39,11 @@ impl PastLoss {
     ) -> Result<()> {
         for change in &commit.changes {
             self.make_room_for_name(backend, change, commit.number)?;
-            match backend.apply(slice::from_ref(change), &mut Vec::new()) {
+            let mut make = || {
+                backend.check_change(change)?;
+                backend.apply(slice::from_ref(change), &mut Vec::new())
+            };
+            match make() {
                 Ok(()) => {}
                 Err(MetadataError::Damaged { .. }) => self.leave_out(change),
                 Err(error) => return Err(error.into()),

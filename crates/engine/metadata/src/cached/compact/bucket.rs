@@ -109,13 +109,13 @@ fn packed_at(words: &[u64], shape: Shape, index: usize) -> u64 {
     bits::get(words, index * shape.entry_bits(), shape.entry_bits())
 }
 
-/// Adds the PBNs of the entries with this rest, at most `most`.
+/// Calls a function with the PBNs of the entries with this rest, at most `most`.
 pub(super) fn candidates(
     words: &[u64],
     shape: Shape,
     rest: u64,
     most: usize,
-    found: &mut Vec<u64>,
+    found: impl FnMut(u64),
 ) {
     if shape.entries == 0 {
         return;
@@ -124,7 +124,7 @@ pub(super) fn candidates(
     let tag = rest & ((1 << shape.tag_bits) - 1);
     let packed = (first..first + entries).map(|index| packed_at(words, shape, index));
     let same = packed.filter(|packed| packed >> shape.pbn_bits == tag);
-    found.extend(same.take(most).map(|packed| packed & ((1 << shape.pbn_bits) - 1)));
+    same.take(most).map(|packed| packed & ((1 << shape.pbn_bits) - 1)).for_each(found);
 }
 
 /// The index of an entry in its run, and that run.

@@ -14,14 +14,14 @@ mod saved;
 mod table;
 
 use super::held::{self, Found};
-use super::layout::{IndexEdit, IndexState, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor};
+use super::layout::{IndexEdit, IndexState, Layout, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::table::TableLayout;
 use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
 use bucket::RUN_BITS;
 use gemelo_base::locks::{Mutex, RwLock};
-use gemelo_format::{NodeRef, Page, Part, Tree, WordForm};
+use gemelo_format::{Part, Tree, WordForm};
 pub(super) use loading::Loading;
 use loading::{Progress, Saved};
 use saved::SavedFor;
@@ -151,10 +151,8 @@ impl MemoryIndex {
 
     /// Adds what the table has for some hashes of a list, whose places begin with the first.
     fn add(&self, table: &Table, (first, hashes): (usize, &[u64]), found: &mut Vec<(usize, u64)>) {
-        let mut pbns = Vec::new();
         for (place, hash) in (first..).zip(hashes).filter(|(_, hash)| self.has(**hash)) {
-            table.candidates(*hash, MAX_CANDIDATES, &mut pbns);
-            found.extend(pbns.drain(..).map(|pbn| (place, pbn)));
+            table.candidates(*hash, MAX_CANDIDATES, |pbn| found.push((place, pbn)));
         }
     }
 
@@ -249,18 +247,6 @@ impl IndexState for MemoryIndex {
 
 impl Layout for CompactLayout {
     type Index = MemoryIndex;
-
-    fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
-        TableLayout::leaf_at(pages, tree, part, key)
-    }
-
-    fn check_leaf(pages: &Pages, leaf: Arc<Page>, at: NodeRef, part: Part) -> Result<Arc<Page>> {
-        TableLayout::check_leaf(pages, leaf, at, part)
-    }
-
-    fn value(leaf: &Page, part: Part, key: u64) -> u128 {
-        TableLayout::value(leaf, part, key)
-    }
 
     fn walk(
         pages: &Pages,

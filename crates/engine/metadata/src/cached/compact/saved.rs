@@ -224,7 +224,7 @@ mod tests {
 
     fn found(table: &Table, pbn: u64) -> Vec<u64> {
         let mut found = Vec::new();
-        table.candidates(mix64(pbn), 100, &mut found);
+        table.candidates(mix64(pbn), 100, |pbn| found.push(pbn));
         found
     }
 

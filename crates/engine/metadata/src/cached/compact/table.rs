@@ -137,8 +137,8 @@ impl Table {
         std::hint::black_box(seen);
     }
 
-    /// Adds PBNs whose contents may have this hash, at most `most`.
-    pub(super) fn candidates(&self, hash: u64, most: usize, found: &mut Vec<u64>) {
+    /// Calls a function with PBNs whose contents may have this hash, at most `most`.
+    pub(super) fn candidates(&self, hash: u64, most: usize, found: impl FnMut(u64)) {
         let (bucket, rest) = self.place_of(hash);
         bucket::candidates(self.words(bucket), self.shape(bucket), rest, most, found);
     }
@@ -285,7 +285,7 @@ mod tests {
 
     fn candidates(table: &Table, hash: u64) -> Vec<u64> {
         let mut found = Vec::new();
-        table.candidates(hash, 1000, &mut found);
+        table.candidates(hash, 1000, |pbn| found.push(pbn));
         found
     }
 

@@ -7,7 +7,7 @@ use super::FinderReport;
 use crate::counters::add;
 use crate::error::Result;
 use gemelo_format::{Change, Fingerprint, MapEntry, Pbn, VolumeId};
-use gemelo_metadata::Record;
+use gemelo_metadata::{KnownBlock, Record};
 use gemelo_store::ContentWrite;
 
 /// Blocks that are settled in one hold of the state's lock: some 50 µs, which a writer waits for.
@@ -91,21 +91,19 @@ impl Engine {
         }
         let fingerprints: Vec<Fingerprint> =
             known.iter().map(|(_, fingerprint)| *fingerprint).collect();
-        let (found, records) = self.look_up_contents(volume, &fingerprints)?;
+        let found = self.look_up_contents(volume, &fingerprints)?;
         assert_eq!(found.len(), known.len(), "each content is looked up once");
         let must_compare = self.must_compare();
         let mut candidates = Vec::with_capacity(known.len());
-        for ((own, fingerprint), (entry, record)) in
-            known.iter().zip(found.into_iter().zip(records))
-        {
-            if entry.is_some() && (must_compare || record.is_suspect) {
+        for ((own, fingerprint), entry) in known.iter().zip(found) {
+            if entry.is_some_and(|known| must_compare || known.record.is_suspect) {
                 unread.push(*own);
                 continue;
             }
             candidates.push(Candidate {
                 own: *own,
                 fingerprint: *fingerprint,
-                entry,
+                entry: entry.map(|known| known.pbn),
                 is_equal: entry.is_some(),
                 is_healed: false,
                 is_read: false,
@@ -114,12 +112,12 @@ impl Engine {
         Ok(candidates)
     }
 
-    /// Returns the block of each content that the index knows, and its record.
+    /// Returns the block that the index knows for each content.
     fn look_up_contents(
         &self,
         volume: &VolumeShared,
         fingerprints: &[Fingerprint],
-    ) -> Result<(Vec<Option<Pbn>>, Vec<Record>)> {
+    ) -> Result<Vec<Option<KnownBlock>>> {
         let (pool, own) = (&self.counters, volume.counters());
         for (lookups, batches) in
             [(&pool.index_lookups, &pool.index_batches), (&own.index_lookups, &own.index_batches)]
@@ -127,12 +125,7 @@ impl Engine {
             add(lookups, fingerprints.len() as u64);
             add(batches, 1);
         }
-        self.look(|state| {
-            let found = state.find(fingerprints)?;
-            let pbns: Vec<Pbn> = found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
-            let records = state.records(&pbns)?;
-            Ok((found, records))
-        })
+        self.look(|state| state.find(fingerprints))
     }
 
     /// Reads blocks and looks for their contents.
@@ -145,14 +138,14 @@ impl Engine {
         let mut fingerprints = Vec::with_capacity(good_contents.len());
         self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
         assert_eq!(fingerprints.len(), good_contents.len(), "each content has a fingerprint");
-        let (found, records) = self.look_up_contents(volume, &fingerprints)?;
+        let found = self.look_up_contents(volume, &fingerprints)?;
         let must_compare = self.must_compare();
         let compared = if must_compare {
-            let known = good_contents.iter().zip(&fingerprints).zip(found.iter().zip(&records));
+            let known = good_contents.iter().zip(&fingerprints).zip(&found);
             let likenesses: Vec<FingerprintMatch<'_>> = known
-                .filter(|(_, (_, record))| !record.is_suspect)
-                .filter_map(|((content, fingerprint), (pbn, _))| {
-                    Some(FingerprintMatch { pbn: (*pbn)?, fingerprint: *fingerprint, content })
+                .filter_map(|((content, fingerprint), known)| {
+                    let KnownBlock { pbn, .. } = known.filter(|known| !known.record.is_suspect)?;
+                    Some(FingerprintMatch { pbn, fingerprint: *fingerprint, content })
                 })
                 .collect();
             self.are_equal(&likenesses)
@@ -162,13 +155,12 @@ impl Engine {
         let mut compared = compared.into_iter();
         let mut candidates = Vec::with_capacity(fingerprints.len());
         let owns = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(own, _)| *own);
-        let looked_up = fingerprints.into_iter().zip(found).zip(records);
-        for ((own, ((fingerprint, entry), record)), content) in
-            owns.zip(looked_up).zip(good_contents)
-        {
-            let is_suspect = entry.is_some() && record.is_suspect;
+        let looked_up = fingerprints.into_iter().zip(found);
+        for ((own, (fingerprint, known)), content) in owns.zip(looked_up).zip(good_contents) {
+            let entry = known.map(|known| known.pbn);
+            let is_suspect = known.is_some_and(|known| known.record.is_suspect);
             let is_healed = is_suspect && !must_compare && self.heal(entry, content);
-            let is_compared = must_compare && entry.is_some() && !record.is_suspect;
+            let is_compared = must_compare && entry.is_some() && !is_suspect;
             let is_known = entry.is_some() && !is_suspect;
             let is_same = if is_compared { compared.next() == Some(true) } else { !must_compare };
             let is_equal = is_healed || is_known && is_same;
@@ -221,7 +213,7 @@ impl Engine {
             return Ok(Settled::Identified);
         }
         state.backend().find(&[fingerprint], &mut scratch.found)?;
-        let known = scratch.found.first().copied().flatten();
+        let known = scratch.found.first().copied().flatten().map(|known| known.pbn);
         // A block that became known since the look-up is equal if fingerprints prove it.
         let is_as_before = known == entry;
         if !is_as_before && self.must_compare() {
@@ -271,7 +263,7 @@ impl Engine {
 struct Scratch {
     places: Vec<MapEntry>,
     records: Vec<Record>,
-    found: Vec<Option<Pbn>>,
+    found: Vec<Option<KnownBlock>>,
 }
 
 impl Scratch {

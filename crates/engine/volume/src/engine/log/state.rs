@@ -5,7 +5,7 @@ mod change;
 use super::commit::OpenCommit;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
-use gemelo_metadata::{MetadataBackend, Record};
+use gemelo_metadata::{KnownBlock, MetadataBackend, Record};
 
 /// The metadata and the open commit; see the module.
 pub(crate) struct State {
@@ -45,7 +45,7 @@ impl State {
     }
 
     /// A block with each of these contents, if the index knows one.
-    pub(crate) fn find(&self, contents: &[Fingerprint]) -> Result<Vec<Option<Pbn>>> {
+    pub(crate) fn find(&self, contents: &[Fingerprint]) -> Result<Vec<Option<KnownBlock>>> {
         let mut found = Vec::with_capacity(contents.len());
         self.backend.find(contents, &mut found)?;
         assert_eq!(found.len(), contents.len(), "each content is looked for once");

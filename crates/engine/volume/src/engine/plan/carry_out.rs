@@ -30,8 +30,10 @@ pub(in crate::engine) enum Fate {
 impl<'p> Plan<'p> {
     /// The contents that need PBNs of their own.
     pub(in crate::engine) fn fresh_contents(&self) -> Vec<&'p [u8]> {
+        let mut contents = Vec::with_capacity(self.blocks.len());
         let fresh = self.blocks.iter().filter(|block| block.step == Step::Fresh);
-        fresh.map(|block| block.content).collect()
+        contents.extend(fresh.map(|block| block.content));
+        contents
     }
 
     /// Gives each fresh block its PBN.
@@ -59,7 +61,8 @@ impl<'p> Plan<'p> {
             let ticket = ticket.filter(|_| block.taken().is_some());
             Some(ContentWrite { ticket, ..ContentWrite::new(target(block)?, block.content) })
         };
-        let mut writes: Vec<ContentWrite<'p>> = self.blocks.iter().filter_map(write).collect();
+        let mut writes: Vec<ContentWrite<'p>> = Vec::with_capacity(self.blocks.len());
+        writes.extend(self.blocks.iter().filter_map(write));
         engine.data.write(&mut writes);
         let targets = self.blocks.iter_mut().filter(|block| target(block).is_some());
         let mut written = writes.into_iter();
@@ -165,6 +168,17 @@ impl<'p> Plan<'p> {
             _ => return None,
         };
         Some(Shared { pbn, fingerprint: block.fingerprint })
+    }
+
+    /// Returns whether a block shares one that was looked up, and that has room for a reference of
+    /// each block of the plan.
+    pub(in crate::engine) fn is_shareable(&self, at: usize) -> bool {
+        let most = u64::from(self.max_references).saturating_sub(self.blocks.len() as u64);
+        let has_room = |block: &Block<'_>| {
+            let is_below = |found: super::Found| u64::from(found.record.references) < most;
+            block.base.is_none() && block.found.is_some_and(is_below)
+        };
+        matches!(self.step_of(at), Step::Share(_)) && self.blocks.get(at).is_some_and(has_room)
     }
 
     /// Returns for each block whether another writer has stored its content since the look-up. Such
