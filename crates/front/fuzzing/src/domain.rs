@@ -138,7 +138,7 @@ pub(crate) fn ledger_seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![kinds, fingerprints, seal, version];
     for seed in &seeds {
         let is_read = |key: &&str| recode_ledger_value(key, &framed(key, seed)).is_ok();
-        assert!(LEDGER_KEYS.iter().any(|key| is_read(key)), "a seed is a value: {seed:?}");
+        assert!(LEDGER_KEYS.iter().any(is_read), "a seed is a value: {seed:?}");
     }
     seeds.extend(
         intent_seeds().into_iter().map(|seed| [vec![0, 0, 0, 0, 9, 0, 0, 0], seed].concat()),

@@ -192,7 +192,7 @@ impl<L: Layout> CachedBackend<L> {
         L::walk(&pages, &self.version.counts, Part::Counts, 0, &mut small)?;
         let mut visitor = Values(|pbn: u64, _: u128| large.push(pbn));
         L::walk(&pages, &self.version.many, Part::Many, 0, &mut visitor)?;
-        let mut stored = StoredCounts::<L>::new(&pages, &self.version);
+        let mut stored = StoredCounts::new(&pages, &self.version);
         for some in large.chunks(LBNS_AT_ONCE as usize) {
             for (pbn, count) in some.iter().zip(stored.small_counts(some)) {
                 if !count.is_ok_and(|count| count == MANY) {

@@ -68,7 +68,13 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
         let is_down = (0..steps).any(|_| driver.step().is_err());
         crashes += 1;
         cleaned += pool.stat().map_or(0, |stat| stat.activity.cleaned_blocks);
-        simulation = if !is_down && random.below(3) == 0 {
+        let ends_well = !is_down && random.below(4) == 0;
+        if ends_well {
+            // A stop writes the index as well, which a crash may cut short.
+            simulation.set_fault(Fault::CrashAt(1 + random.below(60)));
+            let _ = pool.close();
+        }
+        simulation = if !is_down && !ends_well && random.below(3) == 0 {
             simulation.after_kill()
         } else {
             simulation.after_crash(random.next_u64())
