@@ -54,7 +54,8 @@ pub trait Index {
     /// has missed none of this backend.
     fn missing_pages(&self) -> Option<MissingPages>;
 
-    /// Adds to `found`, for every fingerprint, a block that has the content, if the index knows one.
+    /// Adds to `found`, for every fingerprint, a block that has the content, if the index knows
+    /// one.
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<KnownBlock>>)
     -> Result<()>;
 

@@ -264,8 +264,8 @@ impl FuzzTarget {
         matches!(self.run, Text(_))
     }
 
-    /// Returns the number of inputs for so many rounds. A run that connects to a server takes about a
-    /// millisecond, one that opens a pool some fifteen, other runs take microseconds.
+    /// Returns the number of inputs for so many rounds. A run that connects to a server takes about
+    /// a millisecond, one that opens a pool some fifteen, other runs take microseconds.
     #[must_use]
     pub fn inputs(&self, rounds: u64) -> u64 {
         match self.run {

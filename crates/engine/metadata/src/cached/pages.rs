@@ -103,8 +103,8 @@ impl Pages {
         self.slots.lock().note_allocated(slots);
     }
 
-    /// Returns whether arrays may keep their leaves in tables. These are pages that the cache has as
-    /// well, or had: at most as many more as half of those that it may have.
+    /// Returns whether arrays may keep their leaves in tables. These are pages that the cache has
+    /// as well, or had: at most as many more as half of those that it may have.
     pub(super) fn fit(&self) -> bool {
         self.fit.load(Ordering::Relaxed)
     }

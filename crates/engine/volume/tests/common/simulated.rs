@@ -34,8 +34,8 @@
 //! that others overtake it. A *discarded* range reads as bytes that no client wrote.
 //!
 //! *Rot* flips a bit of the medium, in a sector in use, whether or not it was synced. Reads get the
-//! flipped bit unless a write of the sector is still in the cache. Or a write lands in another place
-//! of its disk, which says that all is well.
+//! flipped bit unless a write of the sector is still in the cache. Or a write lands in another
+//! place of its disk, which says that all is well.
 //!
 //! Both disks of a pool share one world: one count of calls, one seed.
 
@@ -247,6 +247,11 @@ impl Simulation {
     /// Makes all reads fail that touch a range of a disk.
     pub fn make_unreadable(&self, which: usize, range: Range<u64>) {
         self.world.lock().unwrap().unreadable.push((which, range));
+    }
+
+    /// Makes the disks readable again.
+    pub fn make_readable(&self) {
+        self.world.lock().unwrap().unreadable.clear();
     }
 
     /// Makes all calls to a disk fail, apart from syncs, or makes the disk work again.
