@@ -112,7 +112,9 @@ fn find_below(
     }
     for page in pages.read_spare(nodes) {
         let page = page?;
-        let below: Vec<NodeRef> = (0..FANOUT).map_while(|place| child(&page, place)).collect();
+        let below: Vec<NodeRef> = (0..FANOUT).filter_map(|place| child(&page, place)).collect();
+        let has_no_gap = child(&page, below.len() as u64 % FANOUT).is_none();
+        (below.len() as u64 == FANOUT || has_no_gap).then_some(())?;
         find_below(pages, &below, level - 1, (&mut *leaves, &mut *claimed))?;
     }
     Some(())
