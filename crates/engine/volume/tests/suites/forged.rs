@@ -257,3 +257,32 @@ fn a_wrong_fingerprint_is_made_right_by_a_repair_with_the_contents() {
         assert_repairable(&forged, true, &what);
     }
 }
+
+/// The id of the next volume is one more, and 0 stands for no volume.
+#[test]
+fn no_volume_gets_an_id_that_none_can_have() {
+    for policy in Policy::ALL {
+        let what = format!("{policy:?}");
+        let mut forge = Forge::new(&pool(policy));
+        forge.root.next_volume = u32::MAX - 1;
+        let disks = forge.done().disks();
+        assert_eq!(told(&disks), [""; 0], "{what}");
+        let pool = open(&disks, tuning()).unwrap();
+        let create = |name| pool.create_volume(name, LBNS * BLOCK as u64, DedupMode::Inline);
+        create("last").unwrap();
+        let error = create("beyond").unwrap_err().to_string();
+        assert_names(&[error], "no volume can have the id 4294967295", &what);
+        assert!(pool.snapshot_volume("a", "beyond").is_err(), "{what}");
+        pool.close().unwrap();
+        assert_eq!(told(&disks), [""; 0], "{what}, after changes");
+        let empty = Simulation::new(1);
+        Pool::format(&empty.disks(), &options_with(policy, BLOCKS)).unwrap();
+        open(&empty.disks(), tuning()).unwrap().close().unwrap();
+        let mut forge = Forge::new(&empty);
+        forge.root.next_volume = 0;
+        let disks = forge.done().disks();
+        let checked = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
+        assert!(!checked.is_ok_and(|report| report.is_clean()), "{what}");
+        assert_ne!(refused(&disks), [""; 0], "{what}");
+    }
+}
