@@ -1,14 +1,15 @@
 //! Fields of a closed pool with other values and right checksums, which no program leaves: a check
 //! tells them, no opening takes changes, and a repair makes them right where that is known.
 
+use crate::common::hold::Call;
 use crate::common::simulated::{DATA, METADATA, Simulation};
 use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{
     CountAt, DedupMode, NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, Part, Pbn, Policy, PoolSeed,
-    Root, StoreTable, Superblock, Tree, array_value, build_chain, find_roots, read_chain,
-    read_superblock, set_array_value,
+    Root, StoreTable, StoreVolume, Superblock, Tree, VolumeId, VolumeRecord, array_value,
+    build_chain, find_roots, read_chain, read_superblock, set_array_value,
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::{LossChoice, Pool, RepairOptions, VolumeError, repair, repair_outlook};
@@ -163,6 +164,41 @@ fn a_volume_that_left_its_family_without_being_removed_is_refused() {
     }
 }
 
+/// A power cut after a checkpoint in the middle of a removal.
+#[test]
+fn a_volume_that_is_being_removed_may_have_left_its_family() {
+    const LARGE: u64 = 4000;
+    for policy in Policy::ALL {
+        let what = format!("{policy:?}");
+        let simulation = Simulation::new(1);
+        Pool::format(&simulation.disks(), &options_with(policy, 3 * LARGE)).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let own = |first: u64| (first..first + LARGE).flat_map(|id| content(id, BLOCK));
+        pool.create_volume("a", LARGE * BLOCK as u64, DedupMode::Inline).unwrap();
+        write(&pool.volume("a").unwrap(), 0, &own(1).collect::<Vec<_>>()).unwrap();
+        pool.clone_volume("a", "b").unwrap();
+        write(&pool.volume("a").unwrap(), 0, &own(1 + LARGE).collect::<Vec<_>>()).unwrap();
+        pool.checkpoint().unwrap();
+        let [_, copy] = Root::offsets(Forge::new(&simulation).root.generation + 1);
+        let hold = simulation.hold_at(METADATA, Call::Write, copy..copy + 1);
+        let crashed = std::thread::scope(|scope| {
+            let removal = scope.spawn(|| pool.remove_volume("a"));
+            hold.wait();
+            let crashed = Simulation::of_images(1, simulation.images());
+            hold.release();
+            removal.join().unwrap().unwrap();
+            crashed
+        });
+        assert!(Forge::new(&crashed).table.volumes.iter().any(|volume| volume.left > 0), "{what}");
+        assert_eq!(told(&crashed.disks()), [""; 0], "{what}");
+        let pool = open(&crashed.disks(), tuning()).unwrap();
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{what}");
+        assert!(read(&pool.volume("b").unwrap(), 0, BLOCK).unwrap() == content(1, BLOCK), "{what}");
+        pool.close().unwrap();
+        assert_eq!(told(&crashed.disks()), [""; 0], "{what}");
+    }
+}
+
 /// A page of a map that is also elsewhere in it, or that another map has with another checksum. It
 /// is unknown which place is right.
 #[test]
@@ -278,11 +314,26 @@ fn no_volume_gets_an_id_that_none_can_have() {
         let empty = Simulation::new(1);
         Pool::format(&empty.disks(), &options_with(policy, BLOCKS)).unwrap();
         open(&empty.disks(), tuning()).unwrap().close().unwrap();
-        let mut forge = Forge::new(&empty);
-        forge.root.next_volume = 0;
-        let disks = forge.done().disks();
-        let checked = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
-        assert!(!checked.is_ok_and(|report| report.is_clean()), "{what}");
-        assert_ne!(refused(&disks), [""; 0], "{what}");
+        let with_next = |next_volume| {
+            let mut forge = Forge::new(&empty);
+            forge.root.next_volume = next_volume;
+            forge
+        };
+        let with_volume = |id| {
+            let mut forge = with_next(u32::MAX);
+            let volume = Forge::new(&self::pool(policy)).table.volumes.swap_remove(0);
+            let record = VolumeRecord { id: VolumeId(id), ..volume.record };
+            let (map, mapped, stored) = (Tree::default(), 0, 0);
+            let none = StoreVolume { record, map, mapped, stored, follows: None, ..volume };
+            forge.table.volumes.push(none);
+            forge
+        };
+        assert_eq!(told(&with_volume(7).done().disks()), [""; 0], "{what}");
+        for forge in [with_next(0), with_volume(0), with_volume(u32::MAX)] {
+            let disks = forge.done().disks();
+            let checked = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
+            assert!(!checked.is_ok_and(|report| report.is_clean()), "{what}");
+            assert_ne!(refused(&disks), [""; 0], "{what}");
+        }
     }
 }
