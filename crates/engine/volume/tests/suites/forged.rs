@@ -275,6 +275,35 @@ fn impossible_counts_are_dropped_by_a_repair() {
     }
 }
 
+/// Counts that say that free blocks are in use, to one of which a commit of the journal stores.
+#[test]
+fn wrong_counts_keep_no_repair_from_the_journal() {
+    for policy in Policy::ALL {
+        let what = format!("{policy:?}");
+        let simulation = pool(policy);
+        let opened = open(&simulation.disks(), tuning()).unwrap();
+        write(&opened.volume("a").unwrap(), 7 * BLOCK as u64, &content(77, BLOCK)).unwrap();
+        opened.flush().unwrap();
+        let mut forge = Forge::new(&simulation);
+        let (tree, bytes) = (forge.table.counts, Part::Counts.value_bytes());
+        forge.table.counts = forge.change(tree, |page| {
+            for at in (1..BLOCKS).map(CountAt::of) {
+                let group = array_value(page, at.group as usize, bytes);
+                let count = at.set(group, at.get(group).max(1));
+                set_array_value(page, at.group as usize, bytes, count);
+            }
+        });
+        let disks = forge.done().disks();
+        assert_names(&refused(&disks), "which is in use", &what);
+        repaired(&disks, false).unwrap();
+        assert_eq!(told(&disks), [""; 0], "{what}");
+        let pool = open(&disks, tuning()).unwrap();
+        let found = read(&pool.volume("a").unwrap(), 7 * BLOCK as u64, BLOCK).unwrap();
+        assert!(found == content(77, BLOCK), "{what}");
+        assert_has(&pool, "a", &what);
+    }
+}
+
 /// A fingerprint that is not that of the content is found by reading the content.
 #[test]
 fn a_wrong_fingerprint_is_made_right_by_a_repair_with_the_contents() {
