@@ -222,6 +222,7 @@ pub fn is_data_store(disk: &dyn Disk) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{PackedPlace, SPANNING_SLOT};
 
     fn superblock() -> Superblock {
         Superblock {
@@ -253,6 +254,15 @@ mod tests {
         assert_eq!((plain.store, plain.words), (StoreKind::Plain, WordForm::Narrow));
         let wide = read_changed(65, &[0; 15]).unwrap();
         assert!(wide.is_err(), "a journal has at least a page");
+    }
+
+    #[test]
+    fn a_content_is_where_the_copy_of_the_header_is_with_each_of_its_parts() {
+        let is_in_copy = |block, slot| {
+            superblock().is_in_header_copy(PackedPlace { block, slot }.pbn().unwrap())
+        };
+        let blocks = |slot| (4..10).filter(|block| is_in_copy(*block, slot)).collect::<Vec<u32>>();
+        assert_eq!((blocks(0), blocks(SPANNING_SLOT)), (vec![7], vec![6, 7]));
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod damage;
 mod faults;
 mod find;
 mod finder;
+mod forged;
 mod free_veto;
 mod full_fs;
 mod heal;

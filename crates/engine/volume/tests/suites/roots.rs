@@ -3,11 +3,13 @@
 
 use crate::common::hold::Call;
 use crate::common::simulated::{METADATA, Simulation};
-use crate::common::{BLOCK, content, flush, open, options_with, tuning, write};
+use crate::common::{BLOCK, content, flush, open, options_with, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{DedupMode, Policy, PoolSeed, Root, RootSearch, find_roots, read_superblock};
-use gemelo_volume::Pool;
+use gemelo_format::{
+    COPIES, DedupMode, Policy, PoolSeed, Root, RootSearch, find_roots, read_superblock,
+};
+use gemelo_volume::{Pool, Volume};
 
 /// The number of checkpoints: enough to write each place of a root, and later ones over older ones.
 const CHECKPOINTS: u64 = 4;
@@ -129,6 +131,65 @@ fn an_error_during_the_write_of_a_copy_leaves_no_damage() {
             let report = check_all(&after);
             assert!(report.is_clean(), "seed {seed}: {:?}", report.problems);
         }
+    }
+}
+
+/// A root whose write failed may be on the disk all the same, so the slots of the state before it
+/// and those of its own stay taken. Each of them opens, and has all that was flushed.
+#[test]
+fn a_failed_write_of_a_root_keeps_the_slots_of_both_states() {
+    let mut opened = [0, 0];
+    for seed in 0..32 {
+        let policy = Policy::ALL[seed as usize % Policy::ALL.len()];
+        let simulation = Simulation::new(seed);
+        Pool::format(&simulation.disks(), &options_with(policy, 300)).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
+        let volume = pool.volume("a").unwrap();
+        let put = |first| {
+            (0..8).for_each(|lbn| {
+                write(&volume, lbn * BLOCK as u64, &content(first + lbn, BLOCK)).unwrap();
+            });
+            flush(&volume).unwrap();
+        };
+        put(1);
+        pool.checkpoint().unwrap();
+        put(101);
+        let (generation, used) = (roots(&simulation).newest.generation, used_bytes(&pool));
+        let offset = Root::offsets(generation + 1)[seed as usize / Policy::ALL.len() % COPIES];
+        simulation.fail_next(METADATA, Call::Write, offset..offset + 1);
+        assert!(pool.checkpoint().is_err());
+        let reason = pool.stopped().unwrap().to_string();
+        assert!(reason.contains("root"), "{reason}");
+        assert!(used_bytes(&pool) > used, "{policy:?}, seed {seed}: {used}");
+        let calls = simulation.calls();
+        assert!(pool.checkpoint().is_err() && pool.flush().is_err());
+        assert_eq!(simulation.calls(), calls, "{policy:?}, seed {seed}");
+        assert_has(&volume, 101);
+        drop((pool, volume));
+        for after in [simulation.durable(), simulation.after_crash(seed), simulation.after_kill()] {
+            opened[(roots(&after).newest.generation - generation) as usize] += 1;
+            let report = check_all(&after);
+            assert!(report.is_clean(), "seed {seed}: {:?}", report.problems);
+            let pool = open(&after.disks(), tuning()).unwrap();
+            assert!(pool.damage().is_empty(), "seed {seed}: {:?}", pool.damage());
+            assert_has(&pool.volume("a").unwrap(), 101);
+            assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "seed {seed}");
+            pool.close().unwrap();
+            assert!(check_all(&after).is_clean(), "{policy:?}, seed {seed}");
+        }
+    }
+    assert!(opened.iter().all(|times| *times > 0), "{opened:?}");
+}
+
+fn used_bytes(pool: &Pool) -> u64 {
+    pool.stat().unwrap().metadata_used_bytes
+}
+
+fn assert_has(volume: &Volume, first: u64) {
+    for lbn in 0..8 {
+        let found = read(volume, lbn * BLOCK as u64, BLOCK).unwrap();
+        assert!(found == content(first + lbn, BLOCK), "block {lbn}");
     }
 }
 
