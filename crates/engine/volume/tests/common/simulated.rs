@@ -249,11 +249,6 @@ impl Simulation {
         self.world.lock().unwrap().unreadable.push((which, range));
     }
 
-    /// Makes the disks readable again.
-    pub fn make_readable(&self) {
-        self.world.lock().unwrap().unreadable.clear();
-    }
-
     /// Makes all calls to a disk fail, apart from syncs, or makes the disk work again.
     pub fn set_broken(&self, which: usize, is_broken: bool) {
         self.world.lock().unwrap().broken[which] = is_broken;

@@ -4,7 +4,7 @@
 
 use crate::common::hold::Call;
 use crate::common::shape::{first_slots_of, twins, used_pages};
-use crate::common::simulated::{DATA, METADATA, Simulation};
+use crate::common::simulated::{METADATA, Simulation};
 use crate::common::stored::copies_of;
 use crate::common::{BLOCK, Kind, content, flush, open, options_of, read, trim, tuning, write};
 use gemelo_base::background::FailureLog;
@@ -15,7 +15,6 @@ use gemelo_volume::{
     FinderTuning, LayoutTuning, LossChoice, Pool, PoolOptions, RepairOptions, StopReason, Tuning,
     Volume, repair,
 };
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,38 +191,6 @@ fn outage(policy: Policy, compression: Option<Compression>) {
     assert_eq!(begun.len(), ended.len(), "{what}: {begun:?} {ended:?}");
     assert!(world.pool.stopped().is_none(), "{what}");
     world.end(&what);
-}
-
-/// What only looks at contents or clears what was removed waits as the others do.
-#[test]
-fn a_data_disk_that_cannot_be_read_for_ten_minutes_costs_a_few_tries_and_one_line_each() {
-    let mut seen = BTreeSet::new();
-    for policy in PAGED {
-        for compression in [None, Some(Compression::Lz4)] {
-            let what = format!("{policy:?} {compression:?}");
-            let World { simulation, pool, volumes, .. } = World::new((policy, compression));
-            drop(volumes);
-            pool.close().unwrap();
-            simulation.make_unreadable(DATA, 0..u64::MAX);
-            let mut world = World::open(simulation, busy());
-            let calls = world.simulation.calls();
-            world.pass(600);
-            let calls = world.simulation.calls() - calls;
-            let failing = world.failing();
-            for task in world.pool.tasks() {
-                assert!(task.failures <= MAX_TRIES, "{what}: {task:?}");
-            }
-            assert!(calls < 40_000, "{what}: {calls} calls of the disks");
-            let lines = world.recorder.warnings();
-            assert_eq!(lines.len(), failing.len(), "{what}: {lines:?} {failing:?}");
-            seen.extend(failing);
-            world.simulation.make_readable();
-            world.recover(&what);
-            world.end(&what);
-        }
-    }
-    assert!(seen.contains("finder"), "{seen:?}");
-    eprintln!("{seen:?}");
 }
 
 /// A metadata disk that fails while a checkpoint writes its pages is not filled by the tries.
