@@ -314,7 +314,8 @@ impl Base {
         doubt(&*process.store);
         let now = take(&*process.store);
         let intents = now["ledger.00000003"].keys.keys().filter(|key| key.starts_with("i."));
-        assert!(intents.count() > 1, "one was refused, and the others were applied");
+        // The background may have published most contents before, and so left a single intent.
+        assert!(intents.count() > 0, "one was refused, and the others were applied");
         let is_long = journal_bytes > SHORT_JOURNAL;
         assert_eq!(now.contains_key("meta.00000001.1"), is_long);
         assert!(now.contains_key("data.00000001.1"));
