@@ -11,7 +11,6 @@ use super::layout::{IndexEdit, IndexState, Layout};
 use super::records::RecordPages;
 use crate::error::Result;
 use gemelo_format::Fingerprint;
-use std::mem;
 use std::ops::Range;
 
 /// Pages of records in a part, which takes a millisecond or so.
@@ -41,18 +40,12 @@ impl<L: Layout> CachedBackend<L> {
         let Some(index) = self.version.index.in_memory() else { return Ok(false) };
         let mut unread = self.unread.lock();
         if let Unread::Saved(loading) = &mut *unread {
-            let progress = loading.go_on(&self.pages);
-            if progress == Some(true) {
+            if loading.go_on(&self.pages) == Some(true) {
                 return Ok(true);
             }
-            let Unread::Saved(loading) = mem::replace(&mut *unread, Unread::ALL) else {
-                return Ok(true);
-            };
-            if index.end(loading) {
-                *unread = Unread::Nothing;
-                return Ok(false);
-            }
-            return Ok(true);
+            let is_complete = index.end(loading);
+            *unread = if is_complete { Unread::Nothing } else { Unread::ALL };
+            return Ok(!is_complete);
         }
         let Unread::From(first, started) = &*unread else { return Ok(false) };
         let (first, mut started) = (*first, started.clone());

@@ -89,7 +89,7 @@ impl Loading {
         Some(self.next < self.leaves.len())
     }
 
-    fn finish(self) -> Option<Table> {
+    fn finish(&mut self) -> Option<Table> {
         self.reader.finish()
     }
 }
@@ -130,7 +130,7 @@ impl MemoryIndex {
     }
 
     /// Takes the index that was read. Returns `false` if it was not one.
-    pub(in crate::cached) fn end(&self, loading: Loading) -> bool {
+    pub(in crate::cached) fn end(&self, loading: &mut Loading) -> bool {
         let Some(mut loaded) = loading.finish() else {
             *self.progress.lock() = Progress::Unfit;
             return false;

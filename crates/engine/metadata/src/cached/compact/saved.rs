@@ -178,9 +178,9 @@ impl Reader {
         Some(())
     }
 
-    /// The table, if all of it was there.
-    pub(super) fn finish(self) -> Option<Table> {
-        self.table.filter(|table| table.buckets() == self.bucket)
+    /// Takes the table, if all of it was there.
+    pub(super) fn finish(&mut self) -> Option<Table> {
+        self.table.take().filter(|table| table.buckets() == self.bucket)
     }
 }
 
