@@ -13,12 +13,7 @@ use std::time::Duration;
 #[test]
 fn a_domain_whose_members_agree_with_the_index_is_clean() {
     let domain = Domain::new();
-    let (first, second) = (domain.process(), domain.process());
-    for (process, name) in [(&first, "one"), (&second, "two")] {
-        let placed = process.filled(name, 1..=8);
-        placed.share(&StopFlag::new()).unwrap();
-        placed.close().unwrap();
-    }
+    let (first, second) = domain.two_with_the_same_contents();
     // It is registered, and its pool was never created.
     first.client.register("three").unwrap();
     let check = DomainCheck::run(&first.client, Duration::ZERO).unwrap();

@@ -145,12 +145,7 @@ fn a_member_whose_removal_failed_is_not_handed_over() {
 #[test]
 fn a_member_whose_contents_others_use_is_not_destroyed() {
     let domain = Domain::new();
-    let (first, second) = (domain.process(), domain.process());
-    for (process, name) in [(&first, "one"), (&second, "two")] {
-        let placed = process.filled(name, 1..=8);
-        placed.share(&StopFlag::new()).unwrap();
-        placed.close().unwrap();
-    }
+    let (first, second) = domain.two_with_the_same_contents();
     let refused = create(&second, "one", true).unwrap_err();
     assert!(matches!(refused, PlaceError::Lends { contents: 8 }), "{refused:?}");
     // Whether others use them is not known if the ledger of one of them cannot be read.

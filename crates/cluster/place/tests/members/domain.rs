@@ -43,6 +43,17 @@ impl Domain {
         Process { store, client: Arc::new(client.unwrap()) }
     }
 
+    /// Two processes whose members, one and two, have stored and shared the same contents.
+    pub(crate) fn two_with_the_same_contents(&self) -> (Process, Process) {
+        let (first, second) = (self.process(), self.process());
+        for (process, name) in [(&first, "one"), (&second, "two")] {
+            let placed = process.filled(name, 1..=8);
+            placed.share(&StopFlag::new()).unwrap();
+            placed.close().unwrap();
+        }
+        (first, second)
+    }
+
     /// Lets the leases of processes that are gone end.
     pub(crate) fn outlive_leases(&self) {
         self.world.sleep_until_ns(self.world.now_ns() + LEASE.as_nanos() as u64);

@@ -21,12 +21,7 @@ fn error_of(placed: &PlacedPool, lbn: u64) -> String {
 #[test]
 fn contents_of_a_home_that_cannot_be_read_are_not_called_damaged() {
     let domain = Domain::new();
-    let (first, second) = (domain.process(), domain.process());
-    for (process, name) in [(&first, "one"), (&second, "two")] {
-        let placed = process.filled(name, 1..=8);
-        placed.share(&StopFlag::new()).unwrap();
-        placed.close().unwrap();
-    }
+    let (first, second) = domain.two_with_the_same_contents();
     let two = second.serve("two");
     *second.store.lost_reads.lock() = Some("data.00000001".into());
     for lbn in 0..8 {

@@ -56,6 +56,19 @@ fn volumes(figures: &Stats) -> String {
     table.render(2)
 }
 
+/// Adds the zeros that a ratio leaves out, and the ratio with them, if there are any.
+fn add_zeros(
+    table: &mut Table,
+    figures: &Stats,
+    (count, what): (u64, &str),
+    with_zeros: Option<f64>,
+) {
+    if count > 0 {
+        let zeros = blocks(count, figures);
+        table.row(["", &format!("{zeros} of zeros {what}; with them {}", ratio(with_zeros))]);
+    }
+}
+
 fn ratios(figures: &Stats, profile: &AccessProfile) -> String {
     let per_s =
         |rate: Option<f64>| rate.map_or_else(|| "unknown".to_owned(), |rate| format!("{rate:.2}"));
@@ -63,14 +76,8 @@ fn ratios(figures: &Stats, profile: &AccessProfile) -> String {
     let length = format!("{:.3} days ({})", figures.days, format_duration_ns(figures.duration_ns));
     table.row(["duration", &length]);
     table.row(["dedup ratio of what is written", &ratio(figures.dedup_ratio_written)]);
-    if figures.written_zero_blocks > 0 {
-        let zeros = format!(
-            "{} of zeros are written; with them {}",
-            blocks(figures.written_zero_blocks, figures),
-            ratio(figures.dedup_ratio_written_with_zeros)
-        );
-        table.row(["", &zeros]);
-    }
+    let with_zeros = figures.dedup_ratio_written_with_zeros;
+    add_zeros(&mut table, figures, (figures.written_zero_blocks, "are written"), with_zeros);
     let at_end = format!(
         "{} ({} in {} contents)",
         ratio(figures.dedup_ratio_at_end),
@@ -78,14 +85,8 @@ fn ratios(figures: &Stats, profile: &AccessProfile) -> String {
         format_count(figures.contents_at_end)
     );
     table.row(["dedup ratio at the end", &at_end]);
-    if figures.zero_places_at_end > 0 {
-        let zeros = format!(
-            "{} of zeros are among them; with them {}",
-            blocks(figures.zero_places_at_end, figures),
-            ratio(figures.dedup_ratio_at_end_with_zeros)
-        );
-        table.row(["", &zeros]);
-    }
+    let with_zeros = figures.dedup_ratio_at_end_with_zeros;
+    add_zeros(&mut table, figures, (figures.zero_places_at_end, "are among them"), with_zeros);
     table.row(["populated before they are read", &blocks(figures.populated_places, figures)]);
     table.row(["touched", &format_size(figures.touched_bytes)]);
     table.row(["ranges accessed", &format_size(figures.range_bytes)]);
