@@ -13,6 +13,7 @@ mod estimate;
 mod found_damage;
 mod registry;
 mod sampling;
+mod slot_owners;
 mod slots;
 mod stats;
 #[cfg(test)]

@@ -206,7 +206,9 @@ impl<L: Layout> Repair for CachedBackend<L> {
     }
 
     fn prove(&self, most: usize) -> Result<Vec<String>> {
-        self.prove_counts(most)
+        let mut wrong = self.prove_counts(most)?;
+        wrong.extend(self.prove_slots()?);
+        Ok(wrong)
     }
 }
 

@@ -40,6 +40,9 @@ pub(crate) trait IndexState: Clone + Send + Sync {
     /// Returns the index as the table of a checkpoint names it.
     fn stored(&self) -> StoredIndex;
 
+    /// The pages that the index has, and their part.
+    fn tree(&self) -> (Tree, Part);
+
     /// The number of entries.
     fn entries(&self) -> u64;
 
@@ -61,6 +64,10 @@ impl IndexState for StoredIndex {
 
     fn stored(&self) -> StoredIndex {
         *self
+    }
+
+    fn tree(&self) -> (Tree, Part) {
+        (self.tree, Part::Index)
     }
 
     fn entries(&self) -> u64 {

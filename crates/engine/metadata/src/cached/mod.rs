@@ -39,6 +39,7 @@ mod pages;
 mod parents;
 mod parted;
 mod prove;
+mod prove_slots;
 mod records;
 mod salvage;
 mod sharing;

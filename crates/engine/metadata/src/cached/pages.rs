@@ -4,6 +4,7 @@
 use super::cache::{Cache, Width};
 use super::held;
 use crate::error::{MetadataError, Result};
+use crate::slot_owners::SlotOwners;
 use crate::slots::Slots;
 use crate::{BackendContext, FoundDamage};
 use gemelo_base::locks::Mutex;
@@ -64,6 +65,7 @@ pub(crate) struct Pages {
     /// `true` while the pages in use fit the cache well.
     fit: AtomicBool,
     slots: Mutex<Slots>,
+    owners: SlotOwners,
     changes: Mutex<Changes>,
     /// The thread that writes new pages, while there is one.
     writer: Mutex<Option<SyncSender<NewPages>>>,
@@ -85,6 +87,7 @@ impl Pages {
             cache: Cache::new(cache_bytes),
             fit: AtomicBool::new(true),
             slots: Mutex::default(),
+            owners: SlotOwners::default(),
             changes: Mutex::default(),
             writer: Mutex::default(),
             damage: home.damage.clone(),
@@ -321,11 +324,16 @@ impl Pages {
 
     /// Marks a slot as used. Returns whether it was free.
     pub(super) fn claim(&self, slot: Slot) -> bool {
-        self.slots.lock().claim(slot)
+        let was_free = self.slots.lock().claim(slot);
+        if was_free {
+            self.owners.claim(slot);
+        }
+        was_free
     }
 
     /// Marks a slot as free again that was marked as used at the opening.
     pub(super) fn unclaim(&self, slot: Slot) {
+        self.owners.unclaim(slot);
         self.slots.lock().release(slot);
     }
 
@@ -340,9 +348,17 @@ impl Pages {
         self.changes.lock().taken.iter().copied().collect()
     }
 
+    /// The number of slots in use, and those of them that the checkpoint has taken so far.
+    pub(super) fn accounted(&self) -> (u64, HashSet<Slot>) {
+        let changes = self.changes.lock();
+        (self.in_use(), changes.taken.iter().copied().collect())
+    }
+
     fn take(&self) -> Result<Slot> {
+        let mut changes = self.changes.lock();
         let slot = self.slots.lock().take().ok_or(MetadataError::NoSlot)?;
-        self.changes.lock().taken.push(slot);
+        self.owners.take(slot);
+        changes.taken.push(slot);
         Ok(slot)
     }
 
@@ -399,6 +415,7 @@ impl Pages {
 
     /// Notes a slot that the state after the checkpoint does not need.
     pub(super) fn retire(&self, slot: Slot) {
+        self.owners.retire(slot);
         self.changes.lock().retired.push(slot);
     }
 
@@ -443,10 +460,13 @@ impl Pages {
     pub(super) fn finish(&self) {
         let mut changes = self.changes.lock();
         let mut slots = self.slots.lock();
-        assert!(changes.unwritten.is_empty(), "a checkpoint that ends has written its pages");
-        changes.taken.clear();
+        let Changes { unwritten, taken, retired, .. } = &mut *changes;
+        assert!(unwritten.is_empty(), "a checkpoint that ends has written its pages");
         self.salvaged.lock().lost.clear();
-        changes.retired.drain(..).for_each(|slot| slots.release(slot));
+        retired.iter().for_each(|slot| slots.release(*slot));
+        self.owners.finish(taken, retired, slots.in_use());
+        taken.clear();
+        retired.clear();
         self.note_fit(slots.in_use());
     }
 
@@ -459,7 +479,9 @@ impl Pages {
         waiting.clear();
         unwritten.clear();
         retired.clear();
-        taken.drain(..).for_each(|slot| slots.release(slot));
+        taken.iter().for_each(|slot| slots.release(*slot));
+        self.owners.abandon(taken, slots.in_use());
+        taken.clear();
     }
 }
 

@@ -232,6 +232,10 @@ impl IndexState for MemoryIndex {
         StoredIndex { tree: self.saved.named(), ..StoredIndex::default() }
     }
 
+    fn tree(&self) -> (Tree, Part) {
+        (self.saved.tree, Part::Saved)
+    }
+
     fn entries(&self) -> u64 {
         self.figures.entries.load(Ordering::Relaxed)
     }
