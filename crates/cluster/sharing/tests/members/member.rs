@@ -1,6 +1,7 @@
 //! A member that a process serves: its lease, its pool, and what it shares.
 
 use crate::disk::{Counted, Others};
+use crate::repeat::cache_bytes;
 use crate::{BLOCK, TIMEOUT_NS, domain};
 use gemelo_base::{Clock, ManualClock};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
@@ -142,7 +143,7 @@ pub(crate) fn format_as(
 pub(crate) fn tuning() -> Tuning {
     Tuning {
         background: false,
-        cache_bytes: 64 << 10,
+        cache_bytes: cache_bytes(),
         write_buffer_bytes: 24 * BLOCK as u64,
         // Tests damage contents in the store, and read them.
         content_cache_bytes: Some(0),

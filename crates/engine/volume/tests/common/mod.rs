@@ -26,6 +26,7 @@ use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{Compression, Policy};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{IndexSampling, LayoutTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
+use repeat::cache_bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,7 +74,7 @@ pub fn options_of((policy, compression): Kind, blocks: u64) -> PoolOptions {
 pub fn tuning() -> Tuning {
     Tuning {
         background: false,
-        cache_bytes: 64 << 10,
+        cache_bytes: cache_bytes(),
         // It is full now and then, so that writers write out, too.
         write_buffer_bytes: 24 * BLOCK as u64,
         // Contents leave it now and then, so that some are read from the disk.

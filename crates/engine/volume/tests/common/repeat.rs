@@ -1,10 +1,22 @@
-//! The command that repeats a test that has failed.
+//! The command that repeats a test that has failed, and the caches that its pools have.
 
 #![allow(
     clippy::print_stderr,
+    dead_code,
     unreachable_pub,
-    reason = "tests of several crates use it, to say how a failure is repeated"
+    reason = "tests of several crates use it, to say how a failure is repeated; not all have pools"
 )]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of pools that have asked for a cache since the seed was set.
+static CACHES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of the metadata cache of a pool that a test opens: by turns few, of which a checkpoint and
+/// a look-up push pages out, and enough for all metadata.
+pub fn cache_bytes() -> u64 {
+    [64 << 10, 64 << 20][(CACHES.fetch_add(1, Ordering::Relaxed) % 2) as usize]
+}
 
 /// Prints the command that repeats the test with a seed, if the test fails before this is dropped.
 pub struct Repeat {
@@ -12,7 +24,9 @@ pub struct Repeat {
 }
 
 impl Repeat {
-    pub const fn of(seed: u64) -> Self {
+    pub fn of(seed: u64) -> Self {
+        // The test alone, with this seed, has the same caches.
+        CACHES.store(seed, Ordering::Relaxed);
         Self { seed }
     }
 }
