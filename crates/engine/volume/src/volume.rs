@@ -32,16 +32,16 @@ impl BlockDevice for Volume {
         Geometry {
             size_bytes: self.shared.size_bytes(),
             minimum_block_bytes: 1,
-            preferred_block_bytes: self.engine.superblock().block_bytes,
+            preferred_block_bytes: self.engine.superblock.block_bytes,
             maximum_request_bytes: MAXIMUM_REQUEST_BYTES,
-            read_only: self.shared.read_only() || self.engine.is_read_only(),
+            read_only: self.shared.read_only() || self.engine.health.is_read_only(),
         }
     }
 
     fn execute(&self, batch: &mut [Request<'_>]) {
-        let began = self.shared.load().begin(batch, self.engine.now_ns());
-        self.engine.execute(&self.shared, batch);
-        self.shared.load().end(&began, self.engine.now_ns());
+        let began = self.shared.load().begin(batch, self.engine.clock.now_ns());
+        self.engine.requests.execute(&self.shared, batch);
+        self.shared.load().end(&began, self.engine.clock.now_ns());
     }
 
     /// Leaves reads whose contents are not in memory. Their disk reads ahead.
@@ -58,10 +58,10 @@ impl BlockDevice for Volume {
         if others.is_empty() {
             return Vec::new();
         }
-        let mut began = self.shared.load().begin(others, self.engine.now_ns());
-        let mut left = self.engine.execute_ready(&self.shared, others);
+        let mut began = self.shared.load().begin(others, self.engine.clock.now_ns());
+        let mut left = self.engine.requests.execute_ready(&self.shared, others);
         began.leave_reads(left.len());
-        self.shared.load().end(&began, self.engine.now_ns());
+        self.shared.load().end(&began, self.engine.clock.now_ns());
         left.iter_mut().for_each(|place| *place += waited.len());
         left
     }
@@ -77,7 +77,8 @@ impl BlockDevice for Volume {
             return Err(DeviceError::OutOfRange { offset, length, size_bytes });
         }
         self.engine
+            .reader
             .extents(&self.shared, Range { offset, length }, max_extents)
-            .map_err(|error| error.for_device(u64::from(self.engine.superblock().block_bytes)))
+            .map_err(|error| error.for_device(u64::from(self.engine.superblock.block_bytes)))
     }
 }

@@ -75,8 +75,20 @@ impl Catalogue {
         self.listed.read().names.clone()
     }
 
+    /// Time that requests of all volumes took since the pool was opened.
+    pub(super) fn busy_ns(&self) -> u64 {
+        let listed = self.listed.read();
+        let busy = listed.names.values().map(|volume| volume.load().busy_ns());
+        busy.fold(0, u64::saturating_add)
+    }
+
+    /// Returns whether requests are under way.
+    pub(super) fn has_requests(&self) -> bool {
+        self.traffic().in_flight > 0
+    }
+
     /// The requests of all volumes.
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(crate) fn traffic(&self) -> Traffic {
         let mut traffic = Traffic::default();
         for volume in self.listed.read().names.values() {
             traffic.in_flight += volume.load().in_flight();
@@ -86,7 +98,7 @@ impl Catalogue {
     }
 
     /// The activity of all volumes since the pool was opened, with those that were removed.
-    pub(super) fn activity(&self) -> VolumesActivity {
+    pub(crate) fn activity(&self) -> VolumesActivity {
         let listed = self.listed.read();
         let mut activity = listed.removed.clone();
         listed.names.values().for_each(|volume| activity.add(volume));

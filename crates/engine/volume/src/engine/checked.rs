@@ -4,12 +4,18 @@
 //! wrong where the medium is good. If it fails again it is damaged: the request gets an error, and
 //! the block is noted.
 
-use super::{Engine, Wanted};
-use crate::counters::add;
+use super::Wanted;
+use crate::counters::{PoolCounters, add};
+use crate::engine::damage::Healer;
+use crate::engine::data::DataPath;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{DiskRole, Fingerprint, Lbn, Pbn, VolumeId};
+use crate::pool::Tuning;
+use gemelo_format::{DiskRole, Fingerprint, Fingerprinter, Lbn, Pbn, PoolSeed, VolumeId};
 use gemelo_store::{ContentComparison, ContentRead};
 use std::io;
+use std::sync::Arc;
 
 /// A content that a block may have, because both have one fingerprint.
 #[derive(Debug, Clone, Copy)]
@@ -65,17 +71,17 @@ impl<'a> BlockReads<'a> {
     /// all of it.
     pub(super) fn add(
         &mut self,
-        engine: &Engine,
+        reader: &Reader,
         request: usize,
         wanted: Wanted,
         (within, buffer): (usize, &'a mut [u8]),
     ) {
-        if engine.tuning.verify_reads && buffer.len() < engine.block_bytes() {
+        if reader.tuning.verify_reads && buffer.len() < reader.data.block_bytes() {
             self.parts.push(PartRead { request, wanted, within, buffer });
         } else {
             self.wanted.push((request, wanted));
             let read = ContentRead::new(wanted.pbn, within, buffer);
-            self.reads.push(ContentRead { is_compared: engine.tuning.verify_reads, ..read });
+            self.reads.push(ContentRead { is_compared: reader.tuning.verify_reads, ..read });
         }
     }
 
@@ -83,13 +89,13 @@ impl<'a> BlockReads<'a> {
     /// the requests that were left because a block of them has to wait for the medium.
     pub(super) fn run(
         self,
-        engine: &Engine,
+        reader: &Reader,
         volume: VolumeId,
         waiting: Waiting,
         failed: &mut impl FnMut(usize, VolumeError),
     ) -> Vec<usize> {
         let Self { mut wanted, reads, parts } = self;
-        let block_bytes = engine.block_bytes();
+        let block_bytes = reader.data.block_bytes();
         let mut blocks = vec![0; parts.len() * block_bytes];
         let mut reads: Vec<ContentRead<'_>> = reads;
         wanted.extend(parts.iter().map(|part| (part.request, part.wanted)));
@@ -100,11 +106,11 @@ impl<'a> BlockReads<'a> {
         );
         let left = match waiting {
             Waiting::All => {
-                engine.data.read(&mut reads);
+                reader.data.read(&mut reads);
                 Vec::new()
             }
             Waiting::None => {
-                engine.data.read_ready(&mut reads);
+                reader.data.read_ready(&mut reads);
                 left_of(&wanted, &reads)
             }
         };
@@ -113,10 +119,10 @@ impl<'a> BlockReads<'a> {
             if left.binary_search(&request).is_ok() {
                 continue;
             }
-            let done = match engine.tuning.verify_reads {
-                true => engine.check_read((volume, Source::Any), wanted, &mut read),
+            let done = match reader.tuning.verify_reads {
+                true => reader.check_read((volume, Source::Any), wanted, &mut read),
                 false if read.outcome.is_ok() => Ok(()),
-                false => engine.read_whole(volume, wanted, &mut read),
+                false => reader.read_whole(volume, wanted, &mut read),
             };
             if let Err(error) = done {
                 failed(request, error);
@@ -156,7 +162,40 @@ fn left_of(wanted: &[(usize, Wanted)], reads: &[ContentRead<'_>]) -> Vec<usize> 
     left
 }
 
-impl Engine {
+/// Reads contents, and finds out whether they are what the maps expect; see the module.
+pub(crate) struct Reader {
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) healer: Arc<Healer>,
+    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
+    pub(crate) seed: PoolSeed,
+    pub(in crate::engine) counters: Arc<PoolCounters>,
+    pub(in crate::engine) tuning: Tuning,
+}
+
+impl Reader {
+    pub(in crate::engine) fn new(common: &Common, healer: &Arc<Healer>) -> Self {
+        Self {
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            healer: Arc::clone(healer),
+            fingerprinter: Arc::clone(&common.fingerprinter),
+            seed: common.seed,
+            counters: Arc::clone(&common.counters),
+            tuning: common.tuning,
+        }
+    }
+
+    /// Returns whether equal fingerprints prove equal contents.
+    pub(crate) fn proves_equality(&self) -> bool {
+        !self.must_compare()
+    }
+
+    /// Returns whether bytes are compared before a block is shared.
+    pub(in crate::engine) fn must_compare(&self) -> bool {
+        self.tuning.verify_bytes || self.fingerprinter.must_compare()
+    }
+
     /// Reads whole blocks, and compares each with its checksum, even without `verify_reads`. The
     /// outcomes are in the order of the blocks; of more buffers than blocks the rest is left alone.
     pub(crate) fn read_blocks<'b>(
@@ -225,7 +264,7 @@ impl Engine {
         read: &mut ContentRead<'_>,
     ) -> Result<()> {
         self.data.forget_cached(wanted.pbn);
-        let mut content = vec![0; self.block_bytes()];
+        let mut content = vec![0; self.data.block_bytes()];
         let outcome = self.read_again(volume, wanted, &mut content);
         let part = content.get(read.within..read.within + read.buffer.len());
         assert!(part.is_some(), "a part ends within its block");
@@ -241,7 +280,7 @@ impl Engine {
             return Ok(());
         }
         if !read.as_ref().is_err_and(is_out_of_reach) {
-            self.note_damage(volume, wanted);
+            self.healer.note_damage(volume, wanted);
         }
         // A client must not get the bytes of a damaged block.
         content.fill(0);
@@ -272,12 +311,12 @@ impl Engine {
     #[cold]
     fn note_difference(&self, likeness: &FingerprintMatch<'_>, is_readable: bool) {
         self.data.forget_cached(likeness.pbn);
-        let mut stored = vec![0; self.block_bytes()];
+        let mut stored = vec![0; self.data.block_bytes()];
         let is_read = is_readable && self.data.read_one(likeness.pbn, &mut stored).is_ok();
         if is_read && self.fingerprinter.of(&stored) == likeness.fingerprint {
             add(&self.counters.collisions, 1);
         } else {
-            self.suspect(likeness.pbn);
+            self.healer.suspect(likeness.pbn);
         }
     }
 }

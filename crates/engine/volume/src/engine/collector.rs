@@ -30,19 +30,19 @@ impl Engine {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<GcReport> {
-        let before = self.free_blocks();
-        self.clear_hidden(&|| stop.is_raised())?;
-        let is_full = match self.checkpoint() {
+        let before = self.data.free_blocks();
+        self.volumes.clear_hidden(&|| stop.is_raised())?;
+        let is_full = match self.log.checkpoint() {
             Err(VolumeError::NoSpace { .. }) => true,
             other => other.map(|()| false)?,
         };
         if is_full {
             // The journal makes freed blocks durable, and giving their space back may make room for
             // a checkpoint.
-            self.flush()?;
+            self.log.flush()?;
         }
-        self.reclaim_all();
-        let free = self.free_blocks();
+        self.data.await_retired();
+        let free = self.data.free_blocks();
         let all = self.data.undiscarded_blocks() + self.data.unswept_blocks();
         monitor.begin("Giving back free space", Unit::Items, Some(all));
         let pace = Pace::new(self, max_bytes_per_s, stop);
@@ -52,7 +52,7 @@ impl Engine {
         let discarded_blocks = pass.discarded_blocks;
         monitor.finish();
         if is_full {
-            self.checkpoint()?;
+            self.log.checkpoint()?;
         }
         Ok(GcReport { reclaimed_blocks: free.saturating_sub(before), discarded_blocks })
     }
@@ -89,7 +89,7 @@ impl Collector {
         self.allowed_bytes =
             self.allowed_bytes.saturating_add(u64::try_from(earned).unwrap_or(most)).min(most);
         self.at_ns = now_ns;
-        let block_bytes = engine.block_bytes() as u64;
+        let block_bytes = engine.data.block_bytes() as u64;
         if engine.data.undiscarded_blocks() == 0 {
             return Ok(done);
         }
@@ -146,7 +146,7 @@ impl Pass<'_> {
     /// file tells whether it takes more space than the blocks in use.
     fn sweep(&mut self) -> Result<()> {
         let engine = self.engine;
-        let physical = engine.state().backend().totals().physical;
+        let physical = engine.log.read().backend().totals().physical;
         if engine.data.has_space_beyond(physical + engine.superblock.reserved_blocks()) {
             while let Some(count) = engine.data.sweep(RUN_BLOCKS)? {
                 self.go_on(count)?;

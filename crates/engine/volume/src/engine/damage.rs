@@ -7,8 +7,14 @@
 mod elsewhere;
 mod mend;
 
+pub(crate) use elsewhere::Relocator;
+
+use super::data::DataPath;
 use super::health::Health;
 use super::locks::{OrderedMutex, Rank};
+use super::log::Log;
+use super::parts::Common;
+use crate::counters::PoolCounters;
 use gemelo_format::{Pbn, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
@@ -35,17 +41,26 @@ pub struct DamagedBlock {
 /// The place where a damaged block was found: volume, LBN and PBN.
 type Noted = (VolumeId, u64, u64);
 
-/// The damaged blocks of an open pool.
-pub(super) struct Damages {
+/// Knows the damaged blocks of an open pool, and mends them.
+pub(crate) struct Healer {
     noted: OrderedMutex<BTreeSet<Noted>>,
     unwritable: OrderedMutex<HashSet<Pbn>>,
+    data: Arc<DataPath>,
+    log: Arc<Log>,
+    health: Arc<Health>,
+    counters: Arc<PoolCounters>,
 }
 
-impl Damages {
-    pub(super) fn new(health: &Arc<Health>) -> Self {
+impl Healer {
+    pub(super) fn new(common: &Common) -> Self {
+        let health = &common.health;
         Self {
             noted: OrderedMutex::new(Rank::Damages, health, BTreeSet::new()),
             unwritable: OrderedMutex::new(Rank::Damages, health, HashSet::new()),
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            health: Arc::clone(health),
+            counters: Arc::clone(&common.counters),
         }
     }
 

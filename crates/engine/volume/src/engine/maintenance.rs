@@ -60,7 +60,7 @@ pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     while !stop.wait() {
         let is_due = interval.has_passed(engine);
         // A pool that takes no changes needs none of this.
-        if engine.check_writable().is_ok() {
+        if engine.health.check_writable().is_ok() {
             maintain(engine, is_due);
             engine.tasks.collector.turn(|| collector.work(engine).map(Step::more));
         }
@@ -78,7 +78,7 @@ fn maintain(engine: &Engine, is_due: bool) {
     }
     if tasks.checkpoint.is_due() && engine.log.is_checkpoint_due() {
         // The log notes the outcome, because requests write checkpoints as well.
-        let _ = engine.checkpoint();
+        let _ = engine.log.checkpoint();
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn commit(engine: &Engine, stop: &StopSignal) {
         let mut step = || -> Result<Step> {
             let is_wanted = is_due || engine.log.is_commit_long(rest.is_over(began_ns));
             if is_wanted {
-                engine.flush()?;
+                engine.log.flush()?;
                 rest = Rest::after(began_ns, engine.clock.now_ns());
             }
             engine.log.mark_if_idle().map(|()| Step::more(u64::from(is_wanted)))
@@ -108,9 +108,9 @@ pub(super) fn commit(engine: &Engine, stop: &StopSignal) {
 
 /// The work of the thread that completes the index of an opened pool.
 pub(super) fn catch_up(engine: &Engine, stop: &StopSignal) {
-    let complete = || engine.complete_index(&|| stop.is_raised()).map(|()| Step::more(1));
+    let complete = || engine.log.complete_index(&|| stop.is_raised()).map(|()| Step::more(1));
     // Until then, what the index does not lead to is not found as a duplicate.
-    while engine.check_writable().is_ok() && engine.tasks.index.turn(complete).is_none() {
+    while engine.health.check_writable().is_ok() && engine.tasks.index.turn(complete).is_none() {
         if stop.wait() {
             return;
         }
@@ -124,10 +124,10 @@ pub(super) fn clear(engine: &Engine, stop: &StopSignal) {
     loop {
         // Volumes whose removal found no room are tried again at the interval.
         is_due |= engine.catalogue.take_new_hidden() || interval.has_passed(engine);
-        if is_due && engine.check_writable().is_ok() {
+        if is_due && engine.health.check_writable().is_ok() {
             let clear = || match has_left {
-                true => engine.clear_left(&|| stop.is_raised()),
-                false => engine.clear_hidden(&|| stop.is_raised()),
+                true => engine.volumes.clear_left(&|| stop.is_raised()),
+                false => engine.volumes.clear_hidden(&|| stop.is_raised()),
             };
             let cleared = engine.tasks.removal.turn(|| clear().map(|()| Step::more(1)));
             has_left &= cleared.is_none();
@@ -139,7 +139,7 @@ pub(super) fn clear(engine: &Engine, stop: &StopSignal) {
     }
     if engine.catalogue.take_new_hidden() || is_due {
         // Removals just before the end of a short command are not left to the next opening.
-        let _ = engine.clear_hidden(&|| false);
+        let _ = engine.volumes.clear_hidden(&|| false);
     }
 }
 

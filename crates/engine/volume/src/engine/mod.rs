@@ -1,11 +1,17 @@
 //! The engine: carries out requests and commands between volumes and disks.
 //!
-//! It stands on four parts, each private to its module: the [`data`] path (contents, and which
-//! blocks are free), the [`log`] (metadata, commits, checkpoints), the [`catalogue`] of volumes and
-//! the [`damage`] that was found. [`Engine`] ([`parts`]) has them, and the other modules let it
-//! carry out requests and commands. The
-//! order of all locks is [`locks::Rank`]. Contents are read and written without the lock of the
-//! metadata.
+//! An open pool is an [`Engine`] ([`parts`]), which only puts its parts together:
+//!
+//! - [`requests`] cuts a batch where requests conflict, and hands reads to the *reader* ([`read`],
+//!   [`checked`]) and changes to the *writer* ([`write`], [`plan`]). A writer that finds the store
+//!   full goes to the *reclaimer*.
+//! - [`volumes`] creates, copies, resizes and removes volumes; [`volume_space`] counts their space.
+//! - [`finder`] shares what off-line volumes have twice, [`layout`] moves contents, and [`damage`]
+//!   heals them.
+//!
+//! All of them stand on the [`data`] path (contents, and which blocks are free), the [`log`]
+//! (metadata, commits, checkpoints) and the [`catalogue`] of volumes. The order of all locks is
+//! [`locks::Rank`]. Contents are read and written without the lock of the metadata.
 
 mod catalogue;
 mod checked;
@@ -27,10 +33,10 @@ mod pieces;
 mod plan;
 mod range;
 mod read;
-mod segment;
+mod reclaimer;
+mod requests;
 mod shared;
 mod stop_signal;
-mod supply;
 mod tasks;
 mod volume_space;
 mod volumes;
@@ -46,6 +52,7 @@ pub use data::{LeftBlocks, RememberedStats};
 pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use finder::{FinderReport, FinderState, FinderStats, FinderTuning, HeldBack};
 pub(crate) use health::Health;
+pub(crate) use layout::layout_of;
 pub use layout::{ArrangeReport, LayoutTuning, RecompressReport, VolumeLayout};
 pub(crate) use log::{MIN_RESERVE_SLOTS, State};
 pub use overload::InlineOverload;

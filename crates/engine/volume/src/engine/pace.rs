@@ -32,19 +32,20 @@ impl<'e> Pace<'e> {
     /// Fails if the command is told to stop.
     pub(crate) fn go_on(&mut self, blocks: u64) -> Result<()> {
         if let Some(rate) = self.max_bytes_per_s {
-            let bytes = blocks.saturating_mul(self.engine.block_bytes() as u64);
+            let bytes = blocks.saturating_mul(self.engine.data.block_bytes() as u64);
             let took_ns = bytes.saturating_mul(1_000_000_000) / rate.max(1);
-            self.free_at_ns = self.free_at_ns.max(self.engine.now_ns()).saturating_add(took_ns);
+            self.free_at_ns =
+                self.free_at_ns.max(self.engine.clock.now_ns()).saturating_add(took_ns);
         }
         loop {
             if self.stop.is_raised() {
                 return Err(VolumeError::Interrupted);
             }
-            let now_ns = self.engine.now_ns();
+            let now_ns = self.engine.clock.now_ns();
             if now_ns >= self.free_at_ns {
                 return Ok(());
             }
-            self.engine.sleep_until_ns(self.free_at_ns.min(now_ns + STOP_PAUSE_NS));
+            self.engine.clock.sleep_until_ns(self.free_at_ns.min(now_ns + STOP_PAUSE_NS));
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use super::item::{Failed, Item, Source};
 use super::read::wanted_at;
-use super::{Engine, VolumeShared, Wanted};
+use super::{VolumeShared, Wanted};
+use crate::engine::write::Writer;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Lbn, MapEntry};
 
@@ -33,7 +34,7 @@ impl Patches {
     }
 }
 
-impl Engine {
+impl Writer {
     /// Reads the blocks that are written in part, and changes those parts.
     pub(super) fn patch(
         &self,
@@ -46,8 +47,8 @@ impl Engine {
         if lbns.is_empty() {
             return Ok(Patches::default());
         }
-        let block_bytes = self.block_bytes();
-        let places = self.places(volume.id(), &lbns)?;
+        let block_bytes = self.data.block_bytes();
+        let places = self.log.places(volume.id(), &lbns)?;
         let mut patches =
             Patches { contents: vec![0; lbns.len() * block_bytes], bases: Vec::new(), block_bytes };
         let places_and_lbns = places.iter().zip(&lbns);
@@ -57,7 +58,8 @@ impl Engine {
         let stored = blocks.filter(|(_, place)| matches!(place, MapEntry::Stored(..)));
         // Even without `verify_reads` the checksums are compared: a damaged content would get one
         // that it passes.
-        let mut read = self.read_blocks(volume.id(), &wanted, stored.map(|(block, _)| block));
+        let mut read =
+            self.reader.read_blocks(volume.id(), &wanted, stored.map(|(block, _)| block));
         assert_eq!(read.len(), wanted.len(), "each stored block was read");
         let mut read = read.drain(..);
         let patched = items.iter().filter(|item| item.is_patch());

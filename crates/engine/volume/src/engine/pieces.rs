@@ -5,42 +5,33 @@
 //! after the next opening. A volume that has become smaller may map LBNs beyond its end until they
 //! are cleared; no request sees them.
 
-use super::{Engine, State, VolumeShared};
+use super::{State, VolumeShared};
+use crate::engine::volumes::Volumes;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, Lbn, MAX_VOLUME_BLOCKS, VolumeId};
 use gemelo_metadata::HeldPages;
 use std::ops::Range;
 
-/// The most LBNs that are unmapped in one hold of the state's lock. Each is looked up in trees,
-/// which takes a few milliseconds.
-const MOST_BLOCKS: u64 = 1024;
-
-impl Engine {
-    /// The most LBNs that one change unmaps. They fit the backend's memory and take a few
-    /// milliseconds.
-    pub(super) fn piece_blocks(state: &State) -> u64 {
-        state.backend().piece_blocks().min(MOST_BLOCKS)
-    }
-
+impl Volumes {
     /// The end of the LBNs from `from` on that one change unmaps.
     fn piece_end(state: &State, volume: VolumeId, from: Lbn) -> Lbn {
-        state.backend().piece_end(volume, from, Self::piece_blocks(state))
+        state.backend().piece_end(volume, from, state.piece_blocks())
     }
 
     /// The next LBNs from `from` on that one change unmaps; what it needs is in memory then.
     fn next_piece(state: &State, volume: VolumeId, from: Lbn) -> Result<Option<Range<Lbn>>> {
-        Ok(state.backend().next_piece(volume, from, Self::piece_blocks(state))?)
+        Ok(state.backend().next_piece(volume, from, state.piece_blocks())?)
     }
 
     /// Returns whether one change of the whole volume would take too long or too much memory.
     pub(super) fn is_large(state: &State, volume: VolumeId) -> bool {
-        state.backend().mapped_blocks(volume) > Self::piece_blocks(state)
+        state.backend().mapped_blocks(volume) > state.piece_blocks()
             && Self::piece_end(state, volume, Lbn(0)).0 < MAX_VOLUME_BLOCKS
     }
 
     /// Returns whether the removal of the volume as one change would.
     pub(super) fn is_removed_in_pieces(state: &State, volume: VolumeId) -> bool {
-        state.backend().blocks_to_remove(volume) > Self::piece_blocks(state)
+        state.backend().blocks_to_remove(volume) > state.piece_blocks()
             && Self::piece_end(state, volume, Lbn(0)).0 < MAX_VOLUME_BLOCKS
     }
 
@@ -53,14 +44,14 @@ impl Engine {
             // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
             let _held = HeldPages::hold();
-            let piece = self.look(|state| Self::next_piece(state, volume, next))?;
+            let piece = self.log.look(|state| Self::next_piece(state, volume, next))?;
             let Some(Range { start: first, end }) = piece else { return Ok(next) };
             next = end;
             // While this piece is unmapped, the disk reads what the next one needs.
             self.log.start(|state| Self::next_piece(state, volume, next));
             let count = next.0 - first.0;
             self.log.warm(volume, first.0, next.0)?;
-            self.log.apply(&mut self.state_to_change(), &Change::Unmap { volume, first, count })?;
+            self.log.apply(&mut self.log.write(), &Change::Unmap { volume, first, count })?;
         }
     }
 
@@ -69,9 +60,9 @@ impl Engine {
         let left = self.unmap_from(volume, Lbn(0))?;
         // The change reads nothing under the lock.
         let _held = HeldPages::hold();
-        self.look(|state| Self::next_piece(state, volume, left))?;
+        self.log.look(|state| Self::next_piece(state, volume, left))?;
         self.log.change(&Change::Remove { volume })?;
-        self.flush()
+        self.log.flush()
     }
 
     /// Unmaps the LBNs that a volume has beyond its end.
@@ -93,7 +84,7 @@ impl Engine {
     /// early if `is_stopped` says so: the rest is done after the next opening.
     pub(crate) fn clear_left(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
         self.clear_hidden(is_stopped)?;
-        for volume in self.volumes().into_values() {
+        for volume in self.catalogue.all().into_values() {
             // The gate stays open, so that requests go on meanwhile.
             let _alone = volume.resize();
             let is_removed = *volume.enter();

@@ -5,10 +5,11 @@ mod carry_out;
 
 pub(super) use carry_out::{Fate, Shared};
 
+use super::VolumeShared;
 use super::checked::FingerprintMatch;
 use super::item::{Item, Source};
 use super::patch::Patches;
-use super::{Engine, VolumeShared};
+use super::write::Writer;
 use crate::error::Result;
 use gemelo_base::is_zero;
 use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, MapEntry, Pbn};
@@ -148,7 +149,7 @@ impl<'p> Plan<'p> {
         Self { blocks, version: (0, 0), max_references: u32::MAX }
     }
 
-    pub(super) fn take_fingerprints(&mut self, engine: &Engine, mode: DedupMode) {
+    pub(super) fn take_fingerprints(&mut self, writer: &Writer, mode: DedupMode) {
         let mut contents = Vec::with_capacity(self.blocks.len());
         for block in &mut self.blocks {
             block.is_zero = is_zero(block.content);
@@ -157,18 +158,18 @@ impl<'p> Plan<'p> {
             }
         }
         let mut fingerprints = Vec::with_capacity(contents.len());
-        engine.fingerprinter.of_all(&contents, |fingerprint| fingerprints.push(fingerprint));
+        writer.fingerprinter.of_all(&contents, |fingerprint| fingerprints.push(fingerprint));
         assert_eq!(fingerprints.len(), contents.len(), "each content has a fingerprint");
         let wanted = self.blocks.iter_mut().filter(|block| block.has_fingerprint(mode));
         wanted.zip(fingerprints).for_each(|(block, fingerprint)| block.fingerprint = fingerprint);
     }
 
     /// Looks all blocks up at once.
-    pub(super) fn look_up(&mut self, engine: &Engine, volume: &VolumeShared) -> Result<()> {
+    pub(super) fn look_up(&mut self, writer: &Writer, volume: &VolumeShared) -> Result<()> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
-        self.max_references = engine.tuning.max_references;
+        self.max_references = writer.tuning.max_references;
         let fingerprints = self.fingerprints();
-        let (version, places, found) = engine.look(|state| {
+        let (version, places, found) = writer.log.look(|state| {
             // Pages that both miss are read in one list.
             let places = state.places(volume.id(), &lbns);
             let (found, places) = (state.find(&fingerprints)?, places?);
@@ -176,7 +177,7 @@ impl<'p> Plan<'p> {
             Ok((state.version(), places, found))
         })?;
         self.version = version;
-        let is_equal = engine.fingerprints_prove_equality();
+        let is_equal = writer.reader.proves_equality();
         for (block, (place, known)) in self.blocks.iter_mut().zip(places.into_iter().zip(found)) {
             block.found = known.map(|KnownBlock { pbn, record }| Found { pbn, record, is_equal });
             block.place = place;
@@ -189,11 +190,11 @@ impl<'p> Plan<'p> {
     }
 
     /// Computes the checksums of all contents that get a map entry.
-    pub(super) fn take_checksums(&mut self, engine: &Engine) {
+    pub(super) fn take_checksums(&mut self, writer: &Writer) {
         for block in &mut self.blocks {
             block.checksum = match block.step {
                 Step::Fresh | Step::Share(_) | Step::Heal(_) | Step::Follow(_) => {
-                    Some(engine.seed.of_content(block.content))
+                    Some(writer.seed.of_content(block.content))
                 }
                 Step::Failed | Step::Retry | Step::Unchanged | Step::Unmap => None,
                 Step::Store(_) | Step::Lost(_) => {
@@ -204,13 +205,13 @@ impl<'p> Plan<'p> {
         }
     }
 
-    pub(super) fn decide(&mut self, engine: &Engine) {
-        if !engine.fingerprints_prove_equality() {
-            self.compare(engine);
+    pub(super) fn decide(&mut self, writer: &Writer) {
+        if !writer.reader.proves_equality() {
+            self.compare(writer);
         }
         let mut leaders: HashTable<usize> = HashTable::with_capacity(self.blocks.len());
         for at in 0..self.blocks.len() {
-            let step = self.step(engine, at, &mut leaders);
+            let step = self.step(writer, at, &mut leaders);
             if let Some(block) = self.blocks.get_mut(at) {
                 block.step = step;
             }
@@ -218,10 +219,10 @@ impl<'p> Plan<'p> {
     }
 
     /// Compares the contents in one list with the blocks that the index has for them.
-    fn compare(&mut self, engine: &Engine) {
+    fn compare(&mut self, writer: &Writer) {
         let likenesses: Vec<FingerprintMatch<'p>> =
             self.blocks.iter().filter_map(Block::to_compare).collect();
-        let equal = engine.are_equal(&likenesses);
+        let equal = writer.reader.are_equal(&likenesses);
         assert_eq!(equal.len(), likenesses.len(), "each comparison has an outcome");
         let asked = self.blocks.iter_mut().filter(|block| block.to_compare().is_some());
         for (block, is_equal) in asked.zip(equal) {
@@ -232,8 +233,8 @@ impl<'p> Plan<'p> {
     }
 
     /// Decides on one block. `leaders` has the first block of each content in the list.
-    fn step(&self, engine: &Engine, at: usize, leaders: &mut HashTable<usize>) -> Step {
-        let must_compare = !engine.fingerprints_prove_equality();
+    fn step(&self, writer: &Writer, at: usize, leaders: &mut HashTable<usize>) -> Step {
+        let must_compare = !writer.reader.proves_equality();
         let Some(block) = self.blocks.get(at).filter(|block| block.step != Step::Failed) else {
             return Step::Failed;
         };
@@ -265,16 +266,16 @@ impl<'p> Plan<'p> {
         }
         let low = |leader: &usize| of_leader(leader).map_or(0, Fingerprint::low);
         leaders.insert_unique(fingerprint.low(), at, low);
-        self.healable(engine, block, must_compare).map_or(Step::Fresh, Step::Heal)
+        self.healable(writer, block, must_compare).map_or(Step::Fresh, Step::Heal)
     }
 
     /// Returns the suspect block that has this block's content, if that may be written there again.
     /// Equal fingerprints have to be enough proof, because a damaged content cannot be compared.
-    fn healable(&self, engine: &Engine, block: &Block<'p>, must_compare: bool) -> Option<Pbn> {
+    fn healable(&self, writer: &Writer, block: &Block<'p>, must_compare: bool) -> Option<Pbn> {
         let Found { pbn, record, .. } = block.found?;
         let is_shareable = record.references < self.max_references;
         let is_right = record.is_suspect && is_shareable && !must_compare;
-        (is_right && !engine.damages.is_unwritable(pbn)).then_some(pbn)
+        (is_right && !writer.healer.is_unwritable(pbn)).then_some(pbn)
     }
 
     pub(super) const fn len(&self) -> usize {

@@ -1,7 +1,8 @@
 //! Reads: one look-up and one list of contents for a whole batch.
 
 use super::checked::{BlockReads, Waiting};
-use super::{Engine, Range, VolumeShared, Wanted};
+use super::{Range, VolumeShared, Wanted};
+use crate::engine::checked::Reader;
 use crate::error::{Result, VolumeError};
 use gemelo_device::Extent;
 use gemelo_format::{Lbn, MapEntry};
@@ -13,27 +14,27 @@ pub(super) struct Read<'a> {
     pub(super) buffer: &'a mut [u8],
 }
 
-/// LBNs looked up at once for [`Engine::extents`].
+/// LBNs looked up at once for [`Reader::extents`].
 const EXTENT_BLOCKS: u64 = 4096;
 
-impl Engine {
+impl Reader {
     /// Executes the reads. Calls `failed` for each that failed. Returns the requests that were
     /// left.
-    pub(super) fn read_all(
+    pub(super) fn read(
         &self,
         volume: &VolumeShared,
         reads: &mut [Read<'_>],
         waiting: Waiting,
         mut failed: impl FnMut(usize, VolumeError),
     ) -> Vec<usize> {
-        let block_bytes = self.block_bytes() as u64;
+        let block_bytes = self.data.block_bytes() as u64;
         let mut lbns = Vec::new();
         for read in reads.iter() {
             lbns.extend(read.range.blocks(block_bytes).map(Lbn));
         }
         // The pin is taken before the look-up, so no block is reused before all are read.
-        let _pin = self.pin();
-        let places = match self.places(volume.id(), &lbns) {
+        let _pin = self.data.pin();
+        let places = match self.log.places(volume.id(), &lbns) {
             Ok(places) => places,
             Err(error) => {
                 let damaged = || VolumeError::damaged(error.to_string());
@@ -63,7 +64,7 @@ impl Engine {
         read: &'a mut Read<'_>,
         places: &[MapEntry],
     ) -> Result<()> {
-        let block_bytes = self.block_bytes();
+        let block_bytes = self.data.block_bytes();
         let first = read.range.offset / block_bytes as u64;
         let mut within = (read.range.offset % block_bytes as u64) as usize;
         let mut rest: &mut [u8] = read.buffer;
@@ -91,14 +92,14 @@ impl Engine {
         range: Range,
         most: usize,
     ) -> Result<Vec<Extent>> {
-        let block_bytes = self.block_bytes() as u64;
+        let block_bytes = self.data.block_bytes() as u64;
         let blocks = range.blocks(block_bytes);
         let mut extents: Vec<Extent> = Vec::new();
         let mut next = blocks.start;
         while next < blocks.end {
-            if self.places(volume.id(), &[Lbn(next)])?.pop() == Some(MapEntry::Unmapped) {
+            if self.log.places(volume.id(), &[Lbn(next)])?.pop() == Some(MapEntry::Unmapped) {
                 // Most of a large volume is unmapped, and the search skips it.
-                let mapped = self.next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
+                let mapped = self.log.next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
                 let end = mapped.map_or(blocks.end, |lbn| lbn.0.max(next + 1));
                 if !add_extent(&mut extents, range.part(next..end, block_bytes), false, most) {
                     return Ok(extents);
@@ -107,7 +108,7 @@ impl Engine {
                 continue;
             }
             let lbns: Vec<Lbn> = (next..blocks.end.min(next + EXTENT_BLOCKS)).map(Lbn).collect();
-            let places = self.places(volume.id(), &lbns)?;
+            let places = self.log.places(volume.id(), &lbns)?;
             for (lbn, place) in lbns.iter().zip(places) {
                 let bytes = range.part(lbn.0..lbn.0 + 1, block_bytes);
                 if !add_extent(&mut extents, bytes, place != MapEntry::Unmapped, most) {

@@ -25,6 +25,7 @@ pub(super) struct VolumeSettings {
 /// A volume of the pool. It may have been removed meanwhile.
 pub(crate) struct VolumeShared {
     id: VolumeId,
+    block_bytes: u32,
     size_bytes: AtomicU64,
     mode: AtomicU8,
     /// The bytes of the compression.
@@ -56,7 +57,7 @@ const _: () = assert!(size_of::<VolumeShared>() <= 3 << 10);
 
 impl VolumeShared {
     pub(super) fn new(
-        (id, size_bytes): (VolumeId, u64),
+        (id, size_bytes, block_bytes): (VolumeId, u64, u32),
         settings: VolumeSettings,
         policy: FinderPolicy,
         health: &Arc<Health>,
@@ -64,6 +65,7 @@ impl VolumeShared {
         let VolumeSettings { mode, compression, read_only } = settings;
         let volume = Self {
             id,
+            block_bytes,
             size_bytes: AtomicU64::new(size_bytes),
             mode: AtomicU8::new(mode.byte()),
             compression: AtomicU16::new(u16::from_le_bytes(compression.bytes())),
@@ -104,6 +106,11 @@ impl VolumeShared {
 
     pub(crate) fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// The number of blocks.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.size_bytes() / u64::from(self.block_bytes)
     }
 
     /// Sets the size. The caller has closed the gate.

@@ -13,14 +13,19 @@
 
 mod blocks;
 
-use super::{Engine, VolumeShared};
+use super::VolumeShared;
+use crate::engine::catalogue::Catalogue;
+use crate::engine::data::DataPath;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
 use blocks::{BlockTally, Owner};
 use gemelo_base::StopFlag;
-use gemelo_format::{Lbn, MapEntry, Pbn};
+use gemelo_format::{Lbn, MapEntry, Pbn, Superblock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// LBNs looked up in one hold of the state's lock. Takes some milliseconds if every page has to be
 /// read.
@@ -90,10 +95,27 @@ struct Reference {
     is_in_shared_part: bool,
 }
 
-impl Engine {
-    pub(crate) fn volume_space(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
-        let volume = self.volume(name)?;
-        let data_blocks = self.state().backend().totals().data_blocks;
+/// Counts the space that volumes take.
+pub(crate) struct Accountant {
+    pub(in crate::engine) catalogue: Arc<Catalogue>,
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) superblock: Superblock,
+}
+
+impl Accountant {
+    pub(in crate::engine) fn new(common: &Common) -> Self {
+        Self {
+            catalogue: Arc::clone(&common.catalogue),
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            superblock: common.superblock.clone(),
+        }
+    }
+
+    pub(crate) fn of_volume(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
+        let volume = self.catalogue.find(name)?;
+        let data_blocks = self.log.read().backend().totals().data_blocks;
         let mut space = VolumeSpace::default();
         let mut blocks = BlockTally::default();
         for window in windows(self.superblock.pbn_end(data_blocks), COUNTED_BLOCKS) {
@@ -114,9 +136,9 @@ impl Engine {
         Ok(space)
     }
 
-    pub(crate) fn snapshot_space(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
-        let totals = self.state().backend().totals();
-        let mut volumes = self.volumes();
+    pub(crate) fn of_snapshots(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
+        let totals = self.log.read().backend().totals();
+        let mut volumes = self.catalogue.all();
         volumes.retain(|_, volume| !volume.read_only());
         let mut space = SnapshotSpace {
             logical_blocks: totals.references,
@@ -182,10 +204,10 @@ impl Engine {
         from: Lbn,
         found: &mut Vec<Reference>,
     ) -> Result<Option<Lbn>> {
-        let Some(first) = self.next_mapped(volume.id(), from, END)? else { return Ok(None) };
+        let Some(first) = self.log.next_mapped(volume.id(), from, END)? else { return Ok(None) };
         let next = first.0.saturating_add(PIECE_BLOCKS);
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-        let references = self.look(|state| {
+        let references = self.log.look(|state| {
             let (places, mut counts) = (state.places(volume.id(), &lbns)?, Vec::new());
             let pbns: Vec<Pbn> = places.iter().copied().filter_map(MapEntry::pbn).collect();
             state.backend().counts(&pbns, &mut counts)?;

@@ -1,12 +1,21 @@
 //! Commands on whole volumes: create, copy, remove, rename, resize, set.
 
 use super::shared::VolumeSettings;
-use super::{Engine, State, VolumeShared};
+use super::{State, VolumeShared};
+use crate::engine::catalogue::Catalogue;
+use crate::engine::data::DataPath;
+use crate::engine::health::Health;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
+use crate::pool::Tuning;
+use gemelo_base::Clock;
 use gemelo_base::units::format_exact_size;
 use gemelo_format::{
-    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, VolumeId, VolumeRecord,
+    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, Superblock, VolumeId,
+    VolumeRecord,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The first try to close a gate waits this long for requests under way; each later try waits twice
@@ -17,7 +26,30 @@ const FIRST_GATE_WAIT: Duration = Duration::from_millis(5);
 /// however long they take.
 const GATE_TRIES: u32 = 8;
 
-impl Engine {
+/// Changes of whole volumes.
+pub(crate) struct Volumes {
+    pub(in crate::engine) catalogue: Arc<Catalogue>,
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) clock: Arc<dyn Clock>,
+    pub(in crate::engine) superblock: Superblock,
+    pub(in crate::engine) tuning: Tuning,
+}
+
+impl Volumes {
+    pub(in crate::engine) fn new(common: &Common) -> Self {
+        Self {
+            catalogue: Arc::clone(&common.catalogue),
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            health: Arc::clone(&common.health),
+            clock: Arc::clone(&common.clock),
+            superblock: common.superblock.clone(),
+            tuning: common.tuning,
+        }
+    }
+
     /// Makes a change of a volume at an instant at which none of its requests is under way. The
     /// change gets the flag of a removed volume, and may set it.
     ///
@@ -31,13 +63,13 @@ impl Engine {
         let mut wait = FIRST_GATE_WAIT;
         for _ in 0..GATE_TRIES {
             if let Some(mut removed) = volume.try_close_gate(wait) {
-                return change(&mut self.state_to_change(), &mut removed);
+                return change(&mut self.log.write(), &mut removed);
             }
             wait *= 2;
             gemelo_base::pause(FIRST_GATE_WAIT);
         }
         let mut removed = volume.close_gate();
-        change(&mut self.state_to_change(), &mut removed)
+        change(&mut self.log.write(), &mut removed)
     }
 
     fn check_size(&self, size_bytes: u64) -> Result<()> {
@@ -59,17 +91,17 @@ impl Engine {
     }
 
     fn next_id(&self) -> VolumeId {
-        VolumeId(self.state().backend().totals().next_volume)
+        VolumeId(self.log.read().backend().totals().next_volume)
     }
 
-    pub(crate) fn create_volume(
+    pub(crate) fn create(
         &self,
         name: &str,
         size_bytes: u64,
         mode: DedupMode,
         origin: Origin,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.check_size(size_bytes)?;
         self.log.bound_open_commit()?;
         let mut catalogue = self.catalogue.change();
@@ -88,19 +120,24 @@ impl Engine {
         }))?;
         let policy = self.tuning.finder_policy();
         let settings = VolumeSettings { mode, compression, read_only: false };
-        let new = VolumeShared::new((volume, size_bytes), settings, policy, &self.health);
+        let new = VolumeShared::new(
+            (volume, size_bytes, self.superblock.block_bytes),
+            settings,
+            policy,
+            &self.health,
+        );
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
         new.marks().end_sweep();
         catalogue.insert(name, new);
         drop(catalogue);
-        self.flush()
+        self.log.flush()
     }
 
-    pub(crate) fn clone_volume(&self, source: &str, name: &str, read_only: bool) -> Result<()> {
-        self.check_writable()?;
+    pub(crate) fn copy(&self, source: &str, name: &str, read_only: bool) -> Result<()> {
+        self.health.check_writable()?;
         self.log.make_room_for_clone()?;
-        let from = self.volume(source)?;
+        let from = self.catalogue.find(source)?;
         let _kept = from.keep();
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
@@ -113,22 +150,23 @@ impl Engine {
         let change = Change::Clone { source, volume, name: new_name, read_only, created_s };
         // Requests under way may wait for a checkpoint. Each of their changes comes before the
         // clone or after it, as with a power cut at this instant.
-        self.log.apply(&mut self.state_to_change(), &change)?;
-        let (place, policy) = ((volume, from.size_bytes()), self.tuning.finder_policy());
+        self.log.apply(&mut self.log.write(), &change)?;
+        let place = (volume, from.size_bytes(), self.superblock.block_bytes);
+        let policy = self.tuning.finder_policy();
         let copy = VolumeShared::new(place, settings, policy, &self.health);
         catalogue.insert(name, copy);
         drop(catalogue);
-        self.flush()
+        self.log.flush()
     }
 
     /// Removes a volume. Returns when the removal is durable; a large volume is cleared by the
     /// background.
-    pub(crate) fn remove_volume(&self, name: &str) -> Result<()> {
-        self.check_writable()?;
-        let volume = self.volume(name)?;
+    pub(crate) fn remove(&self, name: &str) -> Result<()> {
+        self.health.check_writable()?;
+        let volume = self.catalogue.find(name)?;
         let _alone = volume.resize();
         // A removal that cannot be made durable is refused before anything is changed.
-        self.flush()?;
+        self.log.flush()?;
         let id = volume.id();
         let is_large = {
             let mut catalogue = self.catalogue.change();
@@ -143,7 +181,7 @@ impl Engine {
             catalogue.remove(name);
             is_large
         };
-        let flushed = self.flush();
+        let flushed = self.log.flush();
         if is_large {
             if self.tuning.background {
                 self.catalogue.clear_soon(id);
@@ -152,27 +190,27 @@ impl Engine {
             }
         }
         // Blocks that were shared with it may have one reference now, and can be moved.
-        self.volumes().values().for_each(|other| other.marks().mark_all());
+        self.catalogue.all().values().for_each(|other| other.marks().mark_all());
         flushed
     }
 
-    pub(crate) fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
-        self.check_writable()?;
+    pub(crate) fn rename(&self, name: &str, new: &str) -> Result<()> {
+        self.health.check_writable()?;
         self.log.bound_open_commit()?;
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(new)?;
-        let volume = self.volume(name)?;
+        let volume = self.catalogue.find(name)?;
         self.log.change(&Change::Rename { volume: volume.id(), name: new.to_owned() })?;
         catalogue.rename(name, new, volume);
         drop(catalogue);
-        self.flush()
+        self.log.flush()
     }
 
-    pub(crate) fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
-        self.check_writable()?;
+    pub(crate) fn resize(&self, name: &str, size_bytes: u64) -> Result<()> {
+        self.health.check_writable()?;
         self.check_size(size_bytes)?;
         self.log.bound_open_commit()?;
-        let volume = self.volume(name)?;
+        let volume = self.catalogue.find(name)?;
         let _alone = volume.resize();
         let id = volume.id();
         // Blocks that an earlier resize has left beyond the end must not reappear.
@@ -188,29 +226,29 @@ impl Engine {
             Ok(is_cut)
         })?;
         drop(catalogue);
-        self.flush()?;
+        self.log.flush()?;
         if is_cut { self.unmap_beyond(&volume) } else { Ok(()) }
     }
 
     pub(crate) fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.log.bound_open_commit()?;
-        let volume = self.volume(name)?;
+        let volume = self.catalogue.find(name)?;
         self.change_closed(&volume, |state, removed| {
             check_there(*removed, name)?;
             self.log.apply(state, &Change::SetMode { volume: volume.id(), mode })?;
             volume.set_mode(mode);
             Ok(())
         })?;
-        self.flush()
+        self.log.flush()
     }
 
     /// Sets the compression of a volume's further writes.
     pub(crate) fn set_compression(&self, name: &str, compression: Compression) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.log.bound_open_commit()?;
-        let volume = self.volume(name)?;
-        self.check_compresses()?;
+        let volume = self.catalogue.find(name)?;
+        self.data.check_compresses()?;
         self.change_closed(&volume, |state, removed| {
             check_there(*removed, name)?;
             let id = volume.id();
@@ -218,15 +256,15 @@ impl Engine {
             volume.set_compression(compression);
             Ok(())
         })?;
-        self.flush()
+        self.log.flush()
     }
 
     /// Makes the data store larger.
     pub(crate) fn grow(&self, data_blocks: u64) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         // If two threads grow the pool, the second compares with the size set by the first.
         let _alone = self.catalogue.change();
-        let now = self.state().backend().totals().data_blocks;
+        let now = self.log.read().backend().totals().data_blocks;
         let most = self.superblock.max_blocks();
         if data_blocks < now || data_blocks > most {
             let size = |blocks: u64| {
@@ -245,7 +283,7 @@ impl Engine {
         self.data.enlarge(data_blocks)?;
         self.log.change(&Change::Grow { data_blocks })?;
         self.data.grow(data_blocks);
-        self.flush()
+        self.log.flush()
     }
 }
 

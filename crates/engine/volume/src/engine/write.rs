@@ -6,13 +6,23 @@
 
 use super::item::{Failed, Item};
 use super::plan::{Fate, Plan, Shared, Tally};
-use super::{Engine, State, VolumeShared};
+use super::{State, VolumeShared};
 use crate::counters::add;
+use crate::engine::checked::Reader;
+use crate::engine::damage::Healer;
+use crate::engine::data::DataPath;
+use crate::engine::health::Health;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
+use crate::engine::reclaimer::Reclaimer;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DedupMode, DiskRole, Lbn, MapEntry, Pbn};
+use crate::pool::Tuning;
+use gemelo_base::Clock;
+use gemelo_format::{Change, DedupMode, DiskRole, Fingerprinter, Lbn, MapEntry, Pbn, PoolSeed};
 use gemelo_metadata::{HeldPages, Record};
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Passes after which the write of a block fails. Each pass means that another write to the block
@@ -27,18 +37,47 @@ enum Pass<'i, 'a> {
     Full(usize),
 }
 
-impl Engine {
+/// Makes writes; see the module.
+pub(crate) struct Writer {
+    pub(in crate::engine) reader: Arc<Reader>,
+    pub(in crate::engine) healer: Arc<Healer>,
+    pub(in crate::engine) reclaimer: Arc<Reclaimer>,
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
+    pub(in crate::engine) seed: PoolSeed,
+    pub(in crate::engine) clock: Arc<dyn Clock>,
+    pub(in crate::engine) tuning: Tuning,
+}
+
+impl Writer {
+    pub(in crate::engine) fn new(
+        common: &Common,
+        reader: &Arc<Reader>,
+        healer: &Arc<Healer>,
+        reclaimer: &Arc<Reclaimer>,
+    ) -> Self {
+        Self {
+            reader: Arc::clone(reader),
+            healer: Arc::clone(healer),
+            reclaimer: Arc::clone(reclaimer),
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            health: Arc::clone(&common.health),
+            fingerprinter: Arc::clone(&common.fingerprinter),
+            seed: common.seed,
+            clock: Arc::clone(&common.clock),
+            tuning: common.tuning,
+        }
+    }
+
     /// Writes the blocks.
-    pub(super) fn write_items(
-        &self,
-        volume: &VolumeShared,
-        items: &[Item<'_>],
-        failed: &mut Failed<'_>,
-    ) {
+    pub(super) fn write(&self, volume: &VolumeShared, items: &[Item<'_>], failed: &mut Failed<'_>) {
         let all = |failed: &mut Failed<'_>, items: &[&Item<'_>], error: &VolumeError| {
             items.iter().for_each(|item| failed(item.request, error));
         };
-        let blocks = self.blocks_of(volume);
+        let blocks = volume.blocks();
         let is_within = items.iter().all(|item| item.lbn.0 < blocks);
         assert!(is_within, "a write beyond the end was refused before");
         let mut left: Vec<&Item<'_>> = items.iter().collect();
@@ -56,7 +95,7 @@ impl Engine {
             }
             match self.pass(volume, &left, failed) {
                 Ok(Pass::Overtaken(items)) => left = items,
-                Ok(Pass::Full(wanted)) => match self.reclaim(wanted) {
+                Ok(Pass::Full(wanted)) => match self.reclaimer.reclaim(wanted) {
                     Ok(free) if free >= wanted => {}
                     Ok(free) => left = self.with_little_room(volume, (&left, free), failed),
                     Err(error) => return all(failed, &left, &error),
@@ -102,7 +141,7 @@ impl Engine {
     ) -> Result<Pass<'i, 'a>> {
         // The pin keeps all blocks that are looked up here from being reused before the end of the
         // pass.
-        let _pin = self.pin();
+        let _pin = self.data.pin();
         // What the look-ups have read is there when the changes are made.
         let _held = HeldPages::hold();
         let patches = self.patch(volume, items, failed)?;
@@ -153,7 +192,7 @@ impl Engine {
     /// its request has failed.
     fn make_changes(&self, volume: &VolumeShared, plan: &mut Plan<'_>) -> Result<Made> {
         let (mut made, mut scratch) = (Made::default(), Scratch::default());
-        let mut state = self.state_to_change();
+        let mut state = self.log.write();
         let is_known_now = plan.stored_meanwhile(&state)?;
         let freed_before = is_known_now.is_none().then(|| state.freed_blocks());
         let mut settled = 0;
@@ -167,7 +206,7 @@ impl Engine {
                 && (is_current || self.is_still_right(&state, volume, plan, at, &mut scratch)?)
             {
                 if let Some(pbn) = plan.healed(at) {
-                    self.mend(&mut state, pbn)?;
+                    self.healer.mend(&mut state, pbn)?;
                 }
                 if let Some(change) = plan.change(volume.id(), at) {
                     let freed = state.freed_blocks();
@@ -228,12 +267,12 @@ impl Engine {
             // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
             let _held = HeldPages::hold();
-            let mapped = self.next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
+            let mapped = self.log.next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
             let Some(first) = mapped else { break };
-            let most = Self::piece_blocks(&self.state());
+            let most = self.log.read().piece_blocks();
             let count = (blocks.end - first.0).min(most);
             self.log.warm(volume.id(), first.0, first.0 + count)?;
-            let mut state = self.state_to_change();
+            let mut state = self.log.write();
             let freed_before = state.backend().mapped_blocks(volume.id());
             self.log.apply(&mut state, &Change::Unmap { volume: volume.id(), first, count })?;
             let freed = freed_before - state.backend().mapped_blocks(volume.id());

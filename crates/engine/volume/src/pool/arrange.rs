@@ -18,11 +18,11 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<ArrangeReport> {
-        let _watch = self.engine.watch();
+        let _watch = self.engine.health.watch();
         let engine = &self.engine;
         let mut pace = Pace::new(engine, max_bytes_per_s, stop);
         monitor.begin("Bringing blocks together", Unit::Items, None);
-        let report = engine.arrange_all(|report| {
+        let report = engine.arranger.arrange_all(|report| {
             monitor.advance(report.examined_blocks);
             pace.go_on(report.moved_blocks)
         })?;

@@ -102,9 +102,9 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<FindEstimate> {
-        let block_bytes = self.engine.superblock().block_bytes;
+        let block_bytes = self.engine.superblock.block_bytes;
         let most = usize::try_from(sample_bytes / u64::from(block_bytes)).unwrap_or(usize::MAX);
-        let sample = self.engine.sample_unidentified((most.max(1), seed), monitor, stop)?;
+        let sample = self.engine.finder.sample((most.max(1), seed), monitor, stop)?;
         Ok(FindEstimate::of(&sample, block_bytes))
     }
 }

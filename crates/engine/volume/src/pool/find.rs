@@ -23,8 +23,8 @@ impl Pool {
     /// Fails if metadata cannot be read or changed, or if the work was stopped. Blocks that were
     /// shared until then stay shared.
     pub fn find(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<FinderReport> {
-        let _command = self.engine.finder().command();
-        let (until_ns, blocks) = (self.engine.now_ns(), self.blocks_to_find());
+        let _command = self.engine.finder.control.command();
+        let (until_ns, blocks) = (self.engine.clock.now_ns(), self.blocks_to_find());
         monitor.begin("Looking for duplicates", Unit::Items, Some(blocks));
         let help = || self.find_within(Scope::Marked { until_ns }, monitor, stop);
         let report = std::thread::scope(|scope| {
@@ -51,9 +51,9 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<FinderReport> {
-        let _watch = self.engine.watch();
+        let _watch = self.engine.health.watch();
         let mut report = FinderReport::default();
-        while let Some(found) = self.engine.find_next(scope, STEP_BLOCKS)? {
+        while let Some(found) = self.engine.finder.find_next(scope, STEP_BLOCKS)? {
             report.add(found.report);
             monitor.advance(found.passed_blocks);
             if stop.is_raised() {
@@ -75,6 +75,6 @@ impl Pool {
 
     /// Pauses or resumes the finder of the background. It is not paused after the pool was opened.
     pub fn pause_finder(&self, is_paused: bool) {
-        self.engine.pause_finder(is_paused);
+        self.engine.finder.pause(is_paused);
     }
 }

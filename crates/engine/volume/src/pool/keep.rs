@@ -12,7 +12,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read.
     pub fn fingerprints_of(&self, pbns: &[Pbn]) -> Result<Vec<Option<Fingerprint>>> {
-        let records = self.engine.records(pbns)?;
+        let records = self.engine.log.records(pbns)?;
         let fit = |record: &gemelo_metadata::Record| {
             let is_fit =
                 record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect;
@@ -24,13 +24,13 @@ impl Pool {
     /// Returns the contents in use, also those without fingerprints.
     #[must_use]
     pub fn used(&self) -> Vec<Pbn> {
-        self.engine.used()
+        self.engine.data.used()
     }
 
     /// Returns the function that takes the fingerprints of contents.
     #[must_use]
     pub fn fingerprinter(&self) -> &Fingerprinter {
-        self.engine.fingerprinter()
+        &self.engine.fingerprinter
     }
 
     /// Writes the content of a damaged block that the veto keeps to that block again. Returns
@@ -40,9 +40,13 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read or changed.
     pub fn heal_kept(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
-        assert_eq!(content.len(), self.engine.block_bytes(), "a content has the bytes of a block");
-        let _pin = self.engine.pin();
-        self.engine.write_again(pbn, content)
+        assert_eq!(
+            content.len(),
+            self.engine.data.block_bytes(),
+            "a content has the bytes of a block"
+        );
+        let _pin = self.engine.data.pin();
+        self.engine.healer.write_again(pbn, content)
     }
 
     /// Makes contents durable that were written again.
@@ -50,30 +54,30 @@ impl Pool {
     /// # Errors
     /// Fails if the pool cannot be written.
     pub fn sync_healed(&self) -> Result<()> {
-        self.engine.sync_healed()
+        self.engine.healer.sync_healed()
     }
 
     /// Returns whether equal fingerprints prove equal contents.
     #[must_use]
     pub fn fingerprints_prove_equality(&self) -> bool {
-        self.engine.fingerprints_prove_equality()
+        self.engine.reader.proves_equality()
     }
 
     /// Looks for blocks of these contents that have only contents that lie elsewhere, so that the
     /// owner of the veto may give the space of the blocks back.
     #[must_use]
     pub fn left_blocks(&self, pbns: &[Pbn], is_elsewhere: &dyn Fn(&Pbn) -> bool) -> LeftBlocks {
-        self.engine.left_blocks(pbns, is_elsewhere)
+        self.engine.data.left_blocks(pbns, is_elsewhere)
     }
 
     /// Frees blocks that the veto held and that nothing refers to.
     pub fn free_kept(&self, pbns: &[Pbn]) {
-        self.engine.free_kept(pbns);
+        self.engine.data.free_held(pbns);
     }
 
     /// Returns the number of blocks that the veto holds and that nothing refers to.
     #[must_use]
     pub fn held_blocks(&self) -> u64 {
-        self.engine.held_blocks()
+        self.engine.data.unmapped().held
     }
 }

@@ -360,14 +360,14 @@ fn space_of(
 /// Begins the work of an engine that may write.
 fn start(engine: &Arc<Engine>, began_ns: u64) -> Result<Vec<Worker>> {
     // On a file system that is full already, the pool uses the room that it has.
-    let _ = engine.reserve_slots();
+    let _ = engine.log.reserve_slots();
     let end_ns = began_ns.saturating_add(MAX_INDEX_NS);
-    let is_late = || engine.has_background() && engine.now_ns() >= end_ns;
+    let is_late = || engine.tuning.background && engine.clock.now_ns() >= end_ns;
     // Damage keeps the pool from taking changes, and `stopped` tells it. The background goes on.
-    let _ = engine.complete_index(&is_late);
-    if !engine.has_background() {
+    let _ = engine.log.complete_index(&is_late);
+    if !engine.tuning.background {
         // A clean-up that fails here is done at the next opening.
-        let _ = engine.clear_left(&|| false);
+        let _ = engine.volumes.clear_left(&|| false);
         return Ok(Vec::new());
     }
     Worker::start_all(engine).map_err(|source| VolumeError::Io {

@@ -44,18 +44,18 @@ impl Pool {
     /// Returns whether the pool takes no changes: it was opened for reading only, or it is damaged.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.engine.is_read_only()
+        self.engine.health.is_read_only()
     }
 
     /// Ends all changes, because a thread that works on the pool panicked.
     pub fn stop_by_panic(&self, panicked: Panicked) {
-        self.engine.stop_by_panic(panicked);
+        self.engine.health.stop_by_panic(panicked);
     }
 
     /// Ends all changes, because the owner of the veto does not know any more which blocks others
     /// use. `why` completes "the pool stopped because".
     pub fn stop_by_owner(&self, why: String) {
-        self.engine.stop_by_owner(why);
+        self.engine.health.stop_by_owner(why);
     }
 
     /// Returns the reason why the pool takes no changes any more, if it has stopped. Looks first
@@ -64,7 +64,7 @@ impl Pool {
     #[must_use]
     pub fn stopped(&self) -> Option<StopReason> {
         self.look_for_deletion();
-        self.engine.stop_reason()
+        self.engine.health.stop_reason()
     }
 
     fn look_for_deletion(&self) {
@@ -72,7 +72,7 @@ impl Pool {
         for (role, disk) in [(DiskRole::Data, data), (DiskRole::Metadata, metadata)] {
             // A disk that cannot tell does not count as deleted: its next request fails.
             if !self.is_read_only() && disk.is_deleted().is_ok_and(|is_deleted| is_deleted) {
-                self.engine.stop_deleted(role);
+                self.engine.health.stop_deleted(role);
             }
         }
     }
@@ -87,26 +87,26 @@ impl Pool {
     /// pool takes no changes; what was acknowledged before can be flushed.
     #[must_use]
     pub fn damaged_metadata(&self) -> Option<String> {
-        self.engine.damaged_metadata()
+        self.engine.health.damaged()
     }
 
     /// Returns the figures of the tasks that the background repeats by itself: what they did, and
     /// since when and why they fail.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskStat> {
-        self.engine.task_figures()
+        self.engine.tasks.stats()
     }
 
     /// Returns the first thousand damaged blocks that were found since the pool was opened and that
     /// are still in use. [`crate::PoolActivity::damaged_blocks`] counts all of them.
     #[must_use]
     pub fn damaged_blocks(&self) -> Vec<DamagedBlock> {
-        self.engine.damaged_blocks()
+        self.engine.healer.damaged_blocks(&self.engine.catalogue)
     }
 
     /// Records durably that blocks are damaged, so that none is shared before it is written anew.
     pub(crate) fn suspect(&self, pbns: &[Pbn]) {
-        pbns.iter().for_each(|pbn| self.engine.suspect(*pbn));
+        pbns.iter().for_each(|pbn| self.engine.healer.suspect(*pbn));
     }
 
     /// Returns a volume for reading and writing.
@@ -114,7 +114,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name.
     pub fn volume(&self, name: &str) -> Result<Volume> {
-        Ok(Volume::new(Arc::clone(&self.engine), self.engine.volume(name)?))
+        Ok(Volume::new(Arc::clone(&self.engine), self.engine.catalogue.find(name)?))
     }
 
     /// Creates a volume, which takes no space before it is written. The size is in bytes, a
@@ -123,8 +123,8 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has a volume of this name already, or if the name or the size is invalid.
     pub fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.create_volume(name, size_bytes, mode, Origin::Empty)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.create(name, size_bytes, mode, Origin::Empty)
     }
 
     /// Creates a volume for an import. It is the same as [`Self::create_volume`], but the record's
@@ -138,8 +138,8 @@ impl Pool {
         size_bytes: u64,
         mode: DedupMode,
     ) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.create_volume(name, size_bytes, mode, Origin::Imported)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.create(name, size_bytes, mode, Origin::Imported)
     }
 
     /// Removes a volume. Requests under way end first; later ones fail.
@@ -147,8 +147,8 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or if the removal cannot be made durable.
     pub fn remove_volume(&self, name: &str) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.remove_volume(name)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.remove(name)
     }
 
     /// Renames a volume.
@@ -156,8 +156,8 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or has one of the new name already.
     pub fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.rename_volume(name, new)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.rename(name, new)
     }
 
     /// Sets the size of a volume in bytes. Contents beyond a new, lower end are dropped.
@@ -165,8 +165,8 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or if the size is invalid.
     pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.resize_volume(name, size_bytes)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.resize(name, size_bytes)
     }
 
     /// Sets the deduplication of a volume's further writes.
@@ -174,8 +174,8 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name.
     pub fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.set_mode(name, mode)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.set_mode(name, mode)
     }
 
     /// Sets the compression of a volume's further writes. [`Self::recompress`] moves its earlier
@@ -184,8 +184,8 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or stores its contents as they are.
     pub fn set_compression(&self, name: &str, compression: Compression) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.set_compression(name, compression)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.set_compression(name, compression)
     }
 
     /// Creates a volume with the present contents of another. The new volume takes no writes.
@@ -194,8 +194,8 @@ impl Pool {
     /// Fails if the pool has no volume `source`, if it has a volume `name` already, or if a
     /// reference count would exceed its limit.
     pub fn snapshot_volume(&self, source: &str, name: &str) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.clone_volume(source, name, true)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.copy(source, name, true)
     }
 
     /// Creates a volume that begins with the present contents of another.
@@ -203,8 +203,8 @@ impl Pool {
     /// # Errors
     /// Fails as [`Self::snapshot_volume`] does.
     pub fn clone_volume(&self, source: &str, name: &str) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.clone_volume(source, name, false)
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.copy(source, name, false)
     }
 
     /// Computes the space that only this volume holds, which removing it would free, and the space
@@ -216,7 +216,7 @@ impl Pool {
     /// Fails if the pool has no volume of this name, if metadata cannot be read, or if the work was
     /// stopped.
     pub fn volume_space(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
-        self.engine.volume_space(name, stop)
+        self.engine.accountant.of_volume(name, stop)
     }
 
     /// Counts the blocks of the pool with and without its snapshots. Requests go on meanwhile; the
@@ -226,7 +226,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read, or if the work was stopped.
     pub fn snapshot_space(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
-        self.engine.snapshot_space(stop)
+        self.engine.accountant.of_snapshots(stop)
     }
 
     /// Enlarges the data store to this size in bytes, rounded down to whole blocks.
@@ -234,8 +234,8 @@ impl Pool {
     /// # Errors
     /// Fails if the store is larger already, or if there is no space.
     pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.grow(capacity_bytes / u64::from(self.engine.superblock().block_bytes))
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.grow(capacity_bytes / u64::from(self.engine.superblock.block_bytes))
     }
 
     /// Makes durable all acknowledged writes of all volumes.
@@ -243,8 +243,8 @@ impl Pool {
     /// # Errors
     /// Fails if a disk fails.
     pub fn flush(&self) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.flush()
+        let _watch = self.engine.health.watch();
+        self.engine.log.flush()
     }
 
     /// Writes a checkpoint, so that the next opening has no journal to replay.
@@ -252,8 +252,8 @@ impl Pool {
     /// # Errors
     /// Fails if the checkpoint cannot be written. Durable changes stay durable.
     pub fn checkpoint(&self) -> Result<()> {
-        let _watch = self.engine.watch();
-        self.engine.checkpoint()
+        let _watch = self.engine.health.watch();
+        self.engine.log.checkpoint()
     }
 
     /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back
@@ -267,7 +267,7 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<GcReport> {
-        let _watch = self.engine.watch();
+        let _watch = self.engine.health.watch();
         self.engine.collect(max_bytes_per_s, monitor, stop)
     }
 
@@ -277,7 +277,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read.
     pub fn prove(&self, most: usize) -> Result<Vec<String>> {
-        let _watch = self.engine.watch();
+        let _watch = self.engine.health.watch();
         self.engine.prove(most)
     }
 
@@ -287,7 +287,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read.
     pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
-        let _watch = self.engine.watch();
+        let _watch = self.engine.health.watch();
         self.engine.prove_served(most)
     }
 
@@ -299,15 +299,17 @@ impl Pool {
     pub fn close(self) -> Result<()> {
         self.workers.lock().clear();
         self.look_for_deletion();
-        match self.engine.check_writable() {
-            Ok(()) => match self.engine.keep_index().and_then(|()| self.engine.checkpoint()) {
-                // The journal makes all changes durable, and the next opening replays it.
-                Err(VolumeError::NoSpace { .. }) => self.engine.flush(),
-                other => other,
-            },
+        match self.engine.health.check_writable() {
+            Ok(()) => {
+                match self.engine.log.keep_index().and_then(|()| self.engine.log.checkpoint()) {
+                    // The journal makes all changes durable, and the next opening replays it.
+                    Err(VolumeError::NoSpace { .. }) => self.engine.log.flush(),
+                    other => other,
+                }
+            }
             Err(VolumeError::ReadOnly) => Ok(()),
             // What was acknowledged before damage was found is made durable.
-            Err(error) => self.engine.flush().and(Err(error)),
+            Err(error) => self.engine.log.flush().and(Err(error)),
         }
     }
 }

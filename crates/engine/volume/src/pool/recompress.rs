@@ -19,12 +19,12 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<RecompressReport> {
-        let _watch = self.engine.watch();
+        let _watch = self.engine.health.watch();
         let engine = &self.engine;
         let mut pace = Pace::new(engine, max_bytes_per_s, stop);
-        let mapped = engine.state().backend().totals().references;
+        let mapped = engine.log.read().backend().totals().references;
         monitor.begin("Compressing again", Unit::Items, Some(mapped));
-        let report = engine.recompress_all(|report| {
+        let report = engine.recompressor.recompress_all(|report| {
             monitor.advance(report.examined_blocks);
             pace.go_on(report.moved_blocks)
         })?;

@@ -93,12 +93,12 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<ScrubReport> {
-        let _watch = self.engine.watch();
+        let _watch = self.engine.health.watch();
         let engine = &*self.engine;
-        let totals = engine.state().backend().totals();
+        let totals = engine.log.read().backend().totals();
         monitor.begin("Checking contents", Unit::Items, Some(totals.physical));
         let mut scrub = Scrub::new(engine, options, (monitor, stop));
-        for (name, volume) in &engine.volumes() {
+        for (name, volume) in &engine.catalogue.all() {
             scrub.walk(volume, |scrub, chunk| scrub.check(name, chunk))?;
         }
         monitor.finish();
@@ -118,13 +118,13 @@ impl Pool {
         let options = ScrubOptions { max_bytes_per_s: None, heals: true };
         let mut scrub = Scrub::new(&self.engine, options, (monitor, stop));
         let blocks: Vec<Pbn> = wounds.iter().map(|wound| wound.expected.pbn).collect();
-        let records = self.engine.records(&blocks)?;
+        let records = self.engine.log.records(&blocks)?;
         for (Wound { expected, fingerprint }, record) in wounds.iter().zip(records) {
             if record.references == 0 {
                 continue;
             }
             // Only a block that is known to be damaged is written.
-            self.engine.suspect(expected.pbn);
+            self.engine.healer.suspect(expected.pbn);
             scrub
                 .damaged
                 .insert(*expected, Damage { fingerprint: *fingerprint, ..Damage::default() });
@@ -188,14 +188,14 @@ impl<'e> Scrub<'e> {
         options: ScrubOptions,
         (monitor, stop): (&'e dyn Monitor, &'e StopFlag),
     ) -> Self {
-        let blocks = (BYTES_AT_ONCE / engine.block_bytes()).max(1);
+        let blocks = (BYTES_AT_ONCE / engine.data.block_bytes()).max(1);
         Self {
             engine,
             options,
             monitor,
             stop,
             pace: Pace::new(engine, options.max_bytes_per_s, stop),
-            contents: vec![0; blocks * engine.block_bytes()],
+            contents: vec![0; blocks * engine.data.block_bytes()],
             seen: SparseBits::default(),
             damaged: BTreeMap::new(),
             displaced: Vec::new(),
@@ -210,7 +210,7 @@ impl<'e> Scrub<'e> {
         mut work: impl FnMut(&mut Self, &Chunk<'_>) -> Result<usize>,
     ) -> Result<()> {
         let mut from = Lbn(0);
-        while let Some(chunk) = self.engine.look_up_stored(volume, from)? {
+        while let Some(chunk) = look_up_stored(self.engine, volume, from)? {
             let read = work(self, &chunk)?;
             from = chunk.next;
             // Nothing may wait for a pin longer than for its reads.
@@ -226,14 +226,14 @@ impl<'e> Scrub<'e> {
             chunk.stored.iter().partition(|stored| self.seen.insert(stored.wanted.pbn.number()));
         // Blocks that lie side by side are read together.
         new.sort_unstable_by_key(|stored| stored.wanted.pbn);
-        let block_bytes = self.engine.block_bytes();
+        let block_bytes = self.engine.data.block_bytes();
         let at_once = self.contents.len() / block_bytes;
         assert!(at_once > 0, "a block at least is read at once");
         let mut contents = std::mem::take(&mut self.contents);
         for some in new.chunks(at_once) {
             let wanted: Vec<Wanted> = some.iter().map(|stored| stored.wanted).collect();
             let buffers = contents.chunks_exact_mut(block_bytes);
-            let read = self.engine.read_blocks_of_medium(chunk.volume, &wanted, buffers);
+            let read = self.engine.reader.read_blocks_of_medium(chunk.volume, &wanted, buffers);
             assert!(read.len() == some.len(), "an outcome for each block");
             self.monitor.advance(some.len() as u64);
             self.report.checked_contents += some.len() as u64;
@@ -247,9 +247,9 @@ impl<'e> Scrub<'e> {
                         content,
                     )?;
                 } else if record.is_suspect
-                    && self.engine.fingerprinter().of(content) == record.fingerprint
+                    && self.engine.fingerprinter.of(content) == record.fingerprint
                 {
-                    self.engine.acquit(wanted.pbn)?;
+                    self.engine.healer.acquit(wanted.pbn)?;
                 }
             }
         }
@@ -273,10 +273,11 @@ impl<'e> Scrub<'e> {
         let Stored { wanted, record } = stored;
         let is_cached = self
             .engine
+            .reader
             .read_blocks(volume, &[*wanted], std::iter::once(&mut *content))
             .iter()
             .all(Result::is_ok);
-        if is_cached && self.options.heals && self.engine.write_again(wanted.pbn, content)? {
+        if is_cached && self.options.heals && self.engine.healer.write_again(wanted.pbn, content)? {
             self.report.healed_contents += 1;
             return Ok(());
         }
@@ -300,7 +301,8 @@ impl<'e> Scrub<'e> {
         let mut wounds = self.wounds();
         if !wounds.is_empty() {
             self.monitor.begin("Looking for copies of damaged contents", Unit::Items, None);
-            let volumes: Vec<Arc<VolumeShared>> = self.engine.volumes().into_values().collect();
+            let volumes: Vec<Arc<VolumeShared>> =
+                self.engine.catalogue.all().into_values().collect();
             for volume in &volumes {
                 self.walk(volume, |scrub, chunk| scrub.heal_from(&mut wounds, chunk))?;
             }
@@ -312,7 +314,7 @@ impl<'e> Scrub<'e> {
         }
         self.store_displaced()?;
         if self.report.healed_contents > 0 {
-            self.engine.sync_healed()?;
+            self.engine.healer.sync_healed()?;
         }
         Ok(())
     }
@@ -320,7 +322,7 @@ impl<'e> Scrub<'e> {
     /// Stores copies elsewhere that could not be written to their places.
     fn store_displaced(&mut self) -> Result<()> {
         let displaced = std::mem::take(&mut self.displaced);
-        let moved = self.engine.store_elsewhere(&contents_of(&displaced))?;
+        let moved = self.engine.relocator.store_elsewhere(&contents_of(&displaced))?;
         for (one, _) in displaced.iter().zip(moved).filter(|(_, is_moved)| *is_moved) {
             self.report.healed_contents += 1;
             self.damaged.remove(&one.expected);
@@ -331,8 +333,8 @@ impl<'e> Scrub<'e> {
     /// The damaged contents that a copy may heal.
     fn wounds(&self) -> Wounds {
         let engine = self.engine;
-        let mut wounds = Wounds::new(engine.seed(), engine.fingerprinter().clone());
-        if engine.fingerprints_prove_equality() {
+        let mut wounds = Wounds::new(engine.reader.seed, (*engine.fingerprinter).clone());
+        if engine.reader.proves_equality() {
             for (expected, damage) in self.damaged.iter().filter(|(_, damage)| !damage.has_copy) {
                 wounds.add(Wound { expected: *expected, fingerprint: damage.fingerprint });
             }
@@ -342,7 +344,7 @@ impl<'e> Scrub<'e> {
 
     /// Reads the copies of damaged contents in a chunk, and heals from them.
     fn heal_from(&mut self, wounds: &mut Wounds, chunk: &Chunk<'_>) -> Result<usize> {
-        let mut content = vec![0; self.engine.block_bytes()];
+        let mut content = vec![0; self.engine.data.block_bytes()];
         let mut read = 0;
         for Stored { wanted, .. } in &chunk.stored {
             if !wounds.may_be_healed_by(expected(wanted)) {
@@ -350,7 +352,7 @@ impl<'e> Scrub<'e> {
             }
             read += 1;
             let buffers = std::iter::once(content.as_mut_slice());
-            let outcomes = self.engine.read_blocks(chunk.volume, &[*wanted], buffers);
+            let outcomes = self.engine.reader.read_blocks(chunk.volume, &[*wanted], buffers);
             if outcomes.iter().all(Result::is_ok) {
                 let healed = wounds.take_healed_by(&content);
                 self.heal_all(&content, &healed)?;
@@ -362,10 +364,10 @@ impl<'e> Scrub<'e> {
 
     /// Heals damaged blocks whose content this is, or notes that they have a copy.
     fn heal_all(&mut self, content: &[u8], wounds: &[Wound]) -> Result<()> {
-        assert!(content.len() == self.engine.block_bytes(), "a copy is a whole content");
+        assert!(content.len() == self.engine.data.block_bytes(), "a copy is a whole content");
         for Wound { expected, fingerprint } in wounds {
             let is_healed = self.options.heals
-                && self.engine.heal_suspect(expected.pbn, *fingerprint, content)?;
+                && self.engine.healer.heal_suspect(expected.pbn, *fingerprint, content)?;
             if is_healed {
                 self.report.healed_contents += 1;
                 self.damaged.remove(expected);
@@ -413,35 +415,37 @@ const fn expected(wanted: &Wanted) -> Expected {
     Expected { pbn: wanted.pbn, checksum: wanted.checksum }
 }
 
-impl Engine {
-    /// Looks up the next stored blocks of a volume, with their records. Returns [`None`] at its
-    /// end, or if it was removed.
-    fn look_up_stored(&self, volume: &VolumeShared, from: Lbn) -> Result<Option<Chunk<'_>>> {
-        // The pin comes before the look-up, so no block is given to another content between them.
-        let pin = self.pin();
-        // The gate keeps the volume from being removed while it is looked up. Nobody waits for it
-        // longer: the pin keeps the blocks for the reads that follow.
-        let is_removed = volume.enter();
-        if *is_removed {
-            return Ok(None);
-        }
-        let (id, end) = (volume.id(), Lbn(MAX_VOLUME_BLOCKS));
-        let Some(first) = self.next_mapped(id, from, end)? else { return Ok(None) };
-        let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
-        let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-        let stored = |(lbn, place): (Lbn, MapEntry)| match place {
-            MapEntry::Stored(pbn, checksum) => Some(Wanted { lbn, pbn, checksum }),
-            MapEntry::Unmapped | MapEntry::Damaged => None,
-        };
-        let (wanted, records) = self.look(|state| {
-            let places = state.places(id, &lbns)?;
-            let wanted: Vec<Wanted> = lbns.iter().copied().zip(places).filter_map(stored).collect();
-            let pbns: Vec<Pbn> = wanted.iter().map(|wanted| wanted.pbn).collect();
-            let records = state.records(&pbns)?;
-            Ok((wanted, records))
-        })?;
-        let stored = wanted.into_iter().zip(records);
-        let stored = stored.map(|(wanted, record)| Stored { wanted, record }).collect();
-        Ok(Some(Chunk { _pin: pin, volume: id, next: Lbn(next), stored }))
+/// Looks up the next stored blocks of a volume, with their records. Returns [`None`] at its
+/// end, or if it was removed.
+fn look_up_stored<'e>(
+    engine: &'e Engine,
+    volume: &VolumeShared,
+    from: Lbn,
+) -> Result<Option<Chunk<'e>>> {
+    // The pin comes before the look-up, so no block is given to another content between them.
+    let pin = engine.data.pin();
+    // The gate keeps the volume from being removed while it is looked up. Nobody waits for it
+    // longer: the pin keeps the blocks for the reads that follow.
+    let is_removed = volume.enter();
+    if *is_removed {
+        return Ok(None);
     }
+    let (id, end) = (volume.id(), Lbn(MAX_VOLUME_BLOCKS));
+    let Some(first) = engine.log.next_mapped(id, from, end)? else { return Ok(None) };
+    let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
+    let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
+    let stored = |(lbn, place): (Lbn, MapEntry)| match place {
+        MapEntry::Stored(pbn, checksum) => Some(Wanted { lbn, pbn, checksum }),
+        MapEntry::Unmapped | MapEntry::Damaged => None,
+    };
+    let (wanted, records) = engine.log.look(|state| {
+        let places = state.places(id, &lbns)?;
+        let wanted: Vec<Wanted> = lbns.iter().copied().zip(places).filter_map(stored).collect();
+        let pbns: Vec<Pbn> = wanted.iter().map(|wanted| wanted.pbn).collect();
+        let records = state.records(&pbns)?;
+        Ok((wanted, records))
+    })?;
+    let stored = wanted.into_iter().zip(records);
+    let stored = stored.map(|(wanted, record)| Stored { wanted, record }).collect();
+    Ok(Some(Chunk { _pin: pin, volume: id, next: Lbn(next), stored }))
 }

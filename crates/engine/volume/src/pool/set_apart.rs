@@ -157,7 +157,7 @@ impl Pool {
     /// Stores contents elsewhere that have no place. Returns the number of those for which there is
     /// no room.
     pub(super) fn store_displaced(&self, displaced: &[Displaced]) -> Result<u64> {
-        let moved = self.engine.store_elsewhere(&contents_of(displaced))?;
+        let moved = self.engine.relocator.store_elsewhere(&contents_of(displaced))?;
         Ok(moved.into_iter().filter(|is_moved| !is_moved).count() as u64)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Pool;
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::engine::{FinderStats, VolumeLayout, VolumesActivity};
+use crate::engine::{FinderStats, VolumeLayout, VolumesActivity, layout_of};
 use crate::error::Result;
 use crate::load::{LoadStat, Traffic};
 use gemelo_base::StatTable;
@@ -146,14 +146,14 @@ impl Pool {
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeSummary> {
         let records: Vec<(u64, VolumeRecord)> = {
-            let state = self.engine.state();
+            let state = self.engine.log.read();
             let all = state.backend().volumes().into_iter();
             let mapped_blocks = |record: &VolumeRecord| state.backend().mapped_blocks(record.id);
             all.map(|record| (mapped_blocks(&record), record)).collect()
         };
         let names: BTreeMap<VolumeId, String> =
             records.iter().map(|(_, record)| (record.id, record.name.clone())).collect();
-        let (live, now_ns) = (self.engine.volumes(), self.engine.now_ns());
+        let (live, now_ns) = (self.engine.catalogue.all(), self.engine.clock.now_ns());
         let summary = |(mapped_blocks, mut record): (u64, VolumeRecord)| {
             if let Origin::Clone { volume, name } = &mut record.birth.origin
                 && let Some(present) = names.get(volume)
@@ -163,7 +163,9 @@ impl Pool {
             let shared = live.get(&record.name);
             let backlog = shared.map(|volume| volume.backlog()).unwrap_or_default();
             VolumeSummary {
-                layout: shared.map(|volume| self.engine.layout_of(volume)).unwrap_or_default(),
+                layout: shared
+                    .map(|volume| layout_of(&self.engine.log, self.engine.superblock.store, volume))
+                    .unwrap_or_default(),
                 dirty_groups: backlog.groups,
                 backlog_blocks: backlog.blocks,
                 oldest_ns: backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns)),
@@ -185,26 +187,26 @@ impl Pool {
     /// Returns the names of all volumes, in their order.
     #[must_use]
     pub fn volume_names(&self) -> Vec<String> {
-        self.engine.volumes().into_keys().collect()
+        self.engine.catalogue.all().into_keys().collect()
     }
 
     /// Returns the activity of all volumes together since the pool was opened. The sums never fall:
     /// removed volumes count as well.
     #[must_use]
     pub fn volumes_activity(&self) -> VolumesActivity {
-        self.engine.volumes_activity()
+        self.engine.catalogue.activity()
     }
 
     /// Returns the requests of all volumes.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
-        self.engine.traffic()
+        self.engine.catalogue.traffic()
     }
 
     /// Returns the number of blocks that new contents can take at once.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
-        self.engine.free_blocks()
+        self.engine.data.free_blocks()
     }
 
     /// Returns the figures of the pool.
@@ -213,22 +215,22 @@ impl Pool {
     /// Fails if the metadata disk cannot be measured.
     pub fn stat(&self) -> Result<PoolStat> {
         let engine = &self.engine;
-        let journal = engine.journal_figures();
+        let journal = engine.log.journal_figures();
         let (policy, totals) = {
-            let state = engine.state();
+            let state = engine.log.read();
             (state.backend().policy(), state.backend().totals())
         };
-        let free_blocks = engine.free_blocks();
-        let reserved_blocks = engine.superblock().reserved_blocks();
+        let free_blocks = engine.data.free_blocks();
+        let reserved_blocks = engine.superblock.reserved_blocks();
         assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
         let in_use = engine.contents_in_use();
         let capacity_blocks = totals.data_blocks - reserved_blocks;
         let used_blocks = capacity_blocks.saturating_sub(free_blocks);
         Ok(PoolStat {
-            block_bytes: engine.superblock().block_bytes,
-            fingerprint: engine.superblock().fingerprint,
+            block_bytes: engine.superblock.block_bytes,
+            fingerprint: engine.superblock.fingerprint,
             policy,
-            compression: engine.superblock().store.compression(),
+            compression: engine.superblock.store.compression(),
             metadata_cache: totals.cache,
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
@@ -239,17 +241,17 @@ impl Pool {
             pending_blocks: in_use.saturating_sub(totals.physical),
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
-            metadata_disk_bytes: engine.metadata_disk_bytes()?,
+            metadata_disk_bytes: engine.log.disk_bytes()?,
             metadata_used_bytes: COPIES as u64 * totals.pages * PAGE_BYTES as u64,
             journal_used_bytes: COPIES as u64 * journal.used_bytes,
             journal_bytes: COPIES as u64 * journal.ring_bytes,
             generation: journal.generation,
-            volumes: engine.volume_count(),
-            stopped: engine.stop_reason().map(|reason| reason.to_string()),
-            write_buffer: engine.buffer_figures(),
-            content_cache: engine.content_cache_figures(),
-            finder: engine.finder_figures(),
-            activity: engine.activity(),
+            volumes: engine.catalogue.len() as u64,
+            stopped: engine.health.stop_reason().map(|reason| reason.to_string()),
+            write_buffer: engine.data.buffer_figures(),
+            content_cache: engine.data.content_cache_figures(),
+            finder: engine.finder.figures(),
+            activity: engine.counters.read(),
         })
     }
 }

@@ -4,10 +4,19 @@
 //! the place of a damaged one may be another content's now. Such a content gets another PBN, and
 //! each map entry that expects it is changed, as a write of the same content would do.
 
-use crate::counters::add;
-use crate::engine::{Engine, State, VolumeShared};
+use crate::counters::{PoolCounters, add};
+use crate::engine::catalogue::Catalogue;
+use crate::engine::damage::Healer;
+use crate::engine::data::DataPath;
+use crate::engine::health::Health;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
+use crate::engine::{State, VolumeShared};
 use crate::error::Result;
-use gemelo_format::{Change, Checksum, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
+use crate::pool::Tuning;
+use gemelo_format::{
+    Change, Checksum, Fingerprint, Fingerprinter, Lbn, MapEntry, Pbn, Superblock, VolumeId,
+};
 use gemelo_metadata::HeldPages;
 use gemelo_store::ContentWrite;
 use std::collections::HashMap;
@@ -27,19 +36,46 @@ struct Elsewhere {
     moved: u64,
 }
 
-impl Engine {
+/// Stores contents elsewhere; see the module.
+pub(crate) struct Relocator {
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) catalogue: Arc<Catalogue>,
+    pub(in crate::engine) healer: Arc<Healer>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
+    pub(in crate::engine) counters: Arc<PoolCounters>,
+    pub(in crate::engine) superblock: Superblock,
+    pub(in crate::engine) tuning: Tuning,
+}
+
+impl Relocator {
+    pub(in crate::engine) fn new(common: &Common, healer: &Arc<Healer>) -> Self {
+        Self {
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            catalogue: Arc::clone(&common.catalogue),
+            healer: Arc::clone(healer),
+            health: Arc::clone(&common.health),
+            fingerprinter: Arc::clone(&common.fingerprinter),
+            counters: Arc::clone(&common.counters),
+            superblock: common.superblock.clone(),
+            tuning: common.tuning,
+        }
+    }
+
     /// Stores contents at other PBNs, each given by the PBN and the checksum that maps expect. Says
     /// for each whether a map entry refers to its new place. A pool whose contents have blocks of
     /// their own leaves them all.
     pub(crate) fn store_elsewhere(&self, contents: &[(Pbn, Checksum, &[u8])]) -> Result<Vec<bool>> {
         let mut moved = vec![false; contents.len()];
-        if contents.is_empty() || !self.data.is_packed() || self.check_writable().is_err() {
+        if contents.is_empty() || !self.data.is_packed() || self.health.check_writable().is_err() {
             return Ok(moved);
         }
         self.log.bound_open_commit()?;
         self.log.reserve_slots()?;
         // The pin keeps all blocks that are looked up here from being reused before the end.
-        let _pin = self.pin();
+        let _pin = self.data.pin();
         let bytes: Vec<&[u8]> = contents.iter().map(|(_, _, content)| *content).collect();
         let compressed = self.data.compress(&bytes, self.superblock.store.compression());
         let Some((pbns, _taken)) = self.data.take_for_forms(&compressed)? else {
@@ -47,7 +83,7 @@ impl Engine {
         };
         assert_eq!(pbns.len(), contents.len(), "each content has a new place");
         let mut places = self.places_of(contents, &pbns)?;
-        let mut volumes = self.volumes().into_values();
+        let mut volumes = self.catalogue.all().into_values();
         let followed = volumes.try_for_each(|volume| self.follow(&volume, &mut places));
         // In a pool that has stopped it is unknown whether durable metadata refer to these blocks.
         if !self.health.is_stopped() {
@@ -58,7 +94,7 @@ impl Engine {
         for ((pbn, checksum, _), moved) in contents.iter().zip(&mut moved) {
             *moved = places.get(&(*pbn, *checksum)).is_some_and(|one| one.moved > 0);
             if *moved {
-                self.damages.forget(*pbn);
+                self.healer.forget(*pbn);
                 add(&self.counters.healed_blocks, 1);
             }
         }
@@ -72,7 +108,7 @@ impl Engine {
         pbns: &[Pbn],
     ) -> Result<HashMap<Key, Elsewhere>> {
         let old: Vec<Pbn> = contents.iter().map(|(pbn, ..)| *pbn).collect();
-        let records = self.records(&old)?;
+        let records = self.log.records(&old)?;
         let (mut places, mut unused) = (HashMap::new(), Vec::new());
         for (((pbn, checksum, content), to), record) in contents.iter().zip(pbns).zip(records) {
             let mut writes = [ContentWrite::new(*to, content)];
@@ -108,18 +144,18 @@ impl Engine {
             if *is_removed || volume.is_in_change() {
                 return Ok(());
             }
-            let end = Lbn(self.blocks_of(volume));
-            let first = self.next_mapped(volume.id(), next, end)?;
+            let end = Lbn(volume.blocks());
+            let first = self.log.next_mapped(volume.id(), next, end)?;
             let Some(first) = first else { return Ok(()) };
             next = Lbn(end.0.min(first.0.saturating_add(PIECE_BLOCKS)));
             let lbns: Vec<Lbn> = (first.0..next.0).map(Lbn).collect();
             let refers = |entry: &MapEntry| place_of(places, *entry).is_some();
-            if !self.places(volume.id(), &lbns)?.iter().any(refers) {
+            if !self.log.places(volume.id(), &lbns)?.iter().any(refers) {
                 continue;
             }
             let _held = HeldPages::hold();
             self.log.warm(volume.id(), first.0, next.0)?;
-            let mut state = self.state_to_change();
+            let mut state = self.log.write();
             let entries = state.places(volume.id(), &lbns)?;
             for (lbn, entry) in lbns.into_iter().zip(entries) {
                 if let Some((key, _)) = place_of(places, entry)

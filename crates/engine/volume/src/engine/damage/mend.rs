@@ -2,20 +2,22 @@
 
 use super::DamagedBlock;
 use crate::counters::add;
-use crate::engine::{Engine, State, Wanted};
+use crate::engine::catalogue::Catalogue;
+use crate::engine::damage::Healer;
+use crate::engine::{State, Wanted};
 use crate::error::Result;
 use gemelo_format::{Change, Fingerprint, Lbn, Pbn, VolumeId};
-use gemelo_store::ContentRead;
+use gemelo_store::ContentWrite;
 
 /// Damaged blocks that are listed.
 const MAX_LISTED: usize = 1000;
 
-impl Engine {
+impl Healer {
     /// Records a damaged block, and keeps it from being shared. The caller holds a pin, so the
     /// block has not been given to another content since it was looked up.
     #[cold]
     pub(crate) fn note_damage(&self, volume: VolumeId, wanted: Wanted) {
-        let is_new = self.damages.note((volume, wanted.lbn.0, wanted.pbn.number()));
+        let is_new = self.note((volume, wanted.lbn.0, wanted.pbn.number()));
         add(&self.counters.damaged_blocks, u64::from(is_new));
         self.suspect(wanted.pbn);
     }
@@ -24,10 +26,10 @@ impl Engine {
     /// either.
     pub(crate) fn suspect(&self, pbn: Pbn) {
         self.data.doubt(pbn, None);
-        if self.check_writable().is_err() {
+        if self.health.check_writable().is_err() {
             return;
         }
-        let mut state = self.state_to_change();
+        let mut state = self.log.write();
         let mut records = Vec::new();
         let is_shareable = state.backend().records(&[pbn], &mut records).is_ok()
             && records.iter().all(|record| {
@@ -39,35 +41,20 @@ impl Engine {
         }
     }
 
-    /// Tells the owner of the veto that the content of a block was found damaged, and of a copy.
-    pub(crate) fn doubt(&self, pbn: Pbn, copy: Option<Pbn>) {
-        self.data.doubt(pbn, copy);
-    }
-
-    /// Returns blocks that only others use; see [`gemelo_store::FreeVeto::lent`].
-    pub(crate) fn lent(&self, after: Option<Pbn>, most: usize) -> Result<Vec<(Pbn, Fingerprint)>> {
-        self.data.lent(after, most)
-    }
-
-    /// Reads contents from the medium, without their checksums.
-    pub(crate) fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
-        self.data.read_medium(reads);
-    }
-
     /// Clears the mark of a suspect block that turned out to be good.
     pub(crate) fn acquit(&self, pbn: Pbn) -> Result<()> {
-        if self.check_writable().is_err() {
+        if self.health.check_writable().is_err() {
             return Ok(());
         }
         self.data.doubt(pbn, None);
-        self.log.apply(&mut self.state_to_change(), &Change::Suspect { pbn, is_suspect: false })
+        self.log.apply(&mut self.log.write(), &Change::Suspect { pbn, is_suspect: false })
     }
 
     /// Clears the mark of a suspect block whose content was written again.
     pub(in crate::engine) fn mend(&self, state: &mut State, pbn: Pbn) -> Result<()> {
         self.log.apply(state, &Change::Suspect { pbn, is_suspect: false })?;
         self.data.doubt(pbn, None);
-        self.damages.forget(pbn);
+        self.forget(pbn);
         add(&self.counters.healed_blocks, 1);
         Ok(())
     }
@@ -76,20 +63,33 @@ impl Engine {
     /// possible. The caller holds a pin since it looked the block up.
     pub(crate) fn write_again(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
         // A ledger or an index that names a free block is wrong, and the block may be given out.
-        let is_writable = self.check_writable().is_ok() && self.data.is_used(pbn);
+        let is_writable = self.health.check_writable().is_ok() && self.data.is_used(pbn);
         if !is_writable || !self.heal(Some(pbn), content) {
             return Ok(false);
         }
-        let mut state = self.state_to_change();
+        let mut state = self.log.write();
         let mut records = Vec::new();
         state.backend().records(&[pbn], &mut records)?;
         if records.iter().any(|record| record.is_suspect) {
             self.mend(&mut state, pbn)?;
         } else {
-            self.damages.forget(pbn);
+            self.forget(pbn);
             add(&self.counters.healed_blocks, 1);
         }
         Ok(true)
+    }
+
+    /// Writes the content of a suspect block to that block again.
+    pub(in crate::engine) fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
+        let Some(pbn) = entry.filter(|pbn| !self.is_unwritable(*pbn)) else { return false };
+        let mut writes = [ContentWrite::new(pbn, content)];
+        self.data.write(&mut writes);
+        let [write] = writes;
+        let is_written = write.outcome.is_ok();
+        if !is_written {
+            self.note_unwritable(pbn);
+        }
+        is_written
     }
 
     /// Makes the contents durable that were written again.
@@ -97,7 +97,7 @@ impl Engine {
         // A block without a fingerprint has no mark to clear, so the commit may have nothing to
         // write and would sync no data.
         self.data.sync()?;
-        self.flush()
+        self.log.flush()
     }
 
     /// Writes the content of a suspect block again, if the block still has this fingerprint.
@@ -108,22 +108,22 @@ impl Engine {
         content: &[u8],
     ) -> Result<bool> {
         // It keeps the block from being given to another content between the look and the write.
-        let _pin = self.pin();
-        let is_suspect = self.records(&[pbn])?.iter().all(|record| {
+        let _pin = self.data.pin();
+        let is_suspect = self.log.records(&[pbn])?.iter().all(|record| {
             record.references > 0 && record.is_suspect && record.fingerprint == fingerprint
         });
         if is_suspect { self.write_again(pbn, content) } else { Ok(false) }
     }
 
     /// The damaged blocks that were found and that are still in use.
-    pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
-        let noted = self.damages.noted();
-        let volumes = self.volumes();
+    pub(crate) fn damaged_blocks(&self, catalogue: &Catalogue) -> Vec<DamagedBlock> {
+        let noted = self.noted();
+        let volumes = catalogue.all();
         let name_of = |id: VolumeId| {
             volumes.iter().find(|(_, volume)| volume.id() == id).map(|(name, _)| name.clone())
         };
         let in_use = |(id, lbn, pbn): (VolumeId, u64, u64)| {
-            let places = self.places(id, &[Lbn(lbn)]).ok()?;
+            let places = self.log.places(id, &[Lbn(lbn)]).ok()?;
             let is_there = places.first().and_then(|place| place.pbn()).map(Pbn::number);
             (is_there == Some(pbn)).then_some(())?;
             Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })

@@ -16,6 +16,7 @@ mod remembered;
 mod reserved;
 mod space;
 mod syncing;
+mod waits;
 
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
@@ -65,6 +66,7 @@ pub(crate) struct DataPath {
     discarding: OrderedMutex<()>,
     remembered: Arc<Remembered>,
     counters: Arc<PoolCounters>,
+    block_bytes: usize,
 }
 
 /// Blocks that no durable state refers to, counted at one instant.
@@ -86,6 +88,7 @@ impl DataPath {
         (space, free_veto): (ContentSpace, Option<Arc<dyn FreeVeto>>),
         (health, counters): (Arc<Health>, Arc<PoolCounters>),
     ) -> Self {
+        let block_bytes = contents.store().block_bytes();
         let data = Self {
             free_veto,
             held: AtomicU64::new(0),
@@ -100,9 +103,15 @@ impl DataPath {
             health,
             remembered,
             counters,
+            block_bytes,
         };
         data.fill_reserve();
         data
+    }
+
+    /// Bytes of a content.
+    pub(crate) const fn block_bytes(&self) -> usize {
+        self.block_bytes
     }
 
     /// Reads contents, or parts of them.

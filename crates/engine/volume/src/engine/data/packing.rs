@@ -24,6 +24,17 @@ const SAMPLED_FROM: u32 = 1024;
 type Places<'e> = (Vec<Pbn>, Taken<'e>);
 
 impl DataPath {
+    /// Fails if the pool stores its contents as they are.
+    pub(crate) fn check_compresses(&self) -> Result<()> {
+        if self.is_packed() {
+            return Ok(());
+        }
+        Err(VolumeError::BadOption {
+            what: "compression in this pool".to_owned(),
+            rule: "only a pool that was created with --compression can compress".to_owned(),
+        })
+    }
+
     /// Takes a free PBN for each content; `None` if there are too few blocks. They count as taken
     /// until the guard is dropped. A store whose contents may share blocks compresses them; those
     /// that share a block are written as well, as [`Self::is_written`] tells.

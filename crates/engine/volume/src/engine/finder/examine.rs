@@ -2,13 +2,19 @@
 //! is known.
 
 use super::super::checked::FingerprintMatch;
-use super::super::{Engine, State, VolumeShared, Wanted};
+use super::super::{State, VolumeShared, Wanted};
 use super::FinderReport;
-use crate::counters::add;
+use crate::counters::{PoolCounters, add};
+use crate::engine::checked::Reader;
+use crate::engine::damage::Healer;
+use crate::engine::data::DataPath;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
 use crate::error::Result;
-use gemelo_format::{Change, Fingerprint, MapEntry, Pbn, VolumeId};
+use crate::pool::Tuning;
+use gemelo_format::{Change, Fingerprint, Fingerprinter, MapEntry, Pbn, VolumeId};
 use gemelo_metadata::{KnownBlock, Record};
-use gemelo_store::ContentWrite;
+use std::sync::Arc;
 
 /// Blocks that are settled in one hold of the state's lock: some 50 µs, which a writer waits for.
 const SETTLED_AT_ONCE: usize = 32;
@@ -27,7 +33,34 @@ struct Candidate {
     is_read: bool,
 }
 
-impl Engine {
+/// Examines chunks of blocks.
+pub(crate) struct Examiner {
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) reader: Arc<Reader>,
+    pub(in crate::engine) healer: Arc<Healer>,
+    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
+    pub(in crate::engine) counters: Arc<PoolCounters>,
+    pub(in crate::engine) tuning: Tuning,
+}
+
+impl Examiner {
+    pub(in crate::engine) fn new(
+        common: &Common,
+        reader: &Arc<Reader>,
+        healer: &Arc<Healer>,
+    ) -> Self {
+        Self {
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            reader: Arc::clone(reader),
+            healer: Arc::clone(healer),
+            fingerprinter: Arc::clone(&common.fingerprinter),
+            counters: Arc::clone(&common.counters),
+            tuning: common.tuning,
+        }
+    }
+
     /// Examines some blocks. Returns those that have to be examined again, because the index has
     /// changed.
     pub(super) fn examine_chunk(
@@ -42,7 +75,7 @@ impl Engine {
         let mut again = Vec::new();
         let mut scratch = Scratch::default();
         for some in candidates.chunks(SETTLED_AT_ONCE) {
-            let mut state = self.state_to_change();
+            let mut state = self.log.write();
             for candidate in some {
                 match self.settle(&mut state, volume, candidate, &mut scratch)? {
                     Settled::Shared => report.shared_blocks += 1,
@@ -93,7 +126,7 @@ impl Engine {
             known.iter().map(|(_, fingerprint)| *fingerprint).collect();
         let found = self.look_up_contents(volume, &fingerprints)?;
         assert_eq!(found.len(), known.len(), "each content is looked up once");
-        let must_compare = self.must_compare();
+        let must_compare = self.reader.must_compare();
         let mut candidates = Vec::with_capacity(known.len());
         for ((own, fingerprint), entry) in known.iter().zip(found) {
             if entry.is_some_and(|known| must_compare || known.record.is_suspect) {
@@ -125,12 +158,12 @@ impl Engine {
             add(lookups, fingerprints.len() as u64);
             add(batches, 1);
         }
-        self.look(|state| state.find(fingerprints))
+        self.log.look(|state| state.find(fingerprints))
     }
 
     /// Reads blocks and looks for their contents.
     fn identify_read(&self, volume: &VolumeShared, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
-        let block_bytes = self.block_bytes();
+        let block_bytes = self.data.block_bytes();
         let mut contents = vec![0; chunk.len() * block_bytes];
         let good = self.read_each(volume.id(), chunk, &mut contents);
         let blocks = || contents.chunks_exact(block_bytes).zip(&good).filter(|(_, good)| **good);
@@ -139,7 +172,7 @@ impl Engine {
         self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
         assert_eq!(fingerprints.len(), good_contents.len(), "each content has a fingerprint");
         let found = self.look_up_contents(volume, &fingerprints)?;
-        let must_compare = self.must_compare();
+        let must_compare = self.reader.must_compare();
         let compared = if must_compare {
             let known = good_contents.iter().zip(&fingerprints).zip(&found);
             let likenesses: Vec<FingerprintMatch<'_>> = known
@@ -148,7 +181,7 @@ impl Engine {
                     Some(FingerprintMatch { pbn, fingerprint: *fingerprint, content })
                 })
                 .collect();
-            self.are_equal(&likenesses)
+            self.reader.are_equal(&likenesses)
         } else {
             Vec::new()
         };
@@ -159,7 +192,7 @@ impl Engine {
         for ((own, (fingerprint, known)), content) in owns.zip(looked_up).zip(good_contents) {
             let entry = known.map(|known| known.pbn);
             let is_suspect = known.is_some_and(|known| known.record.is_suspect);
-            let is_healed = is_suspect && !must_compare && self.heal(entry, content);
+            let is_healed = is_suspect && !must_compare && self.healer.heal(entry, content);
             let is_compared = must_compare && entry.is_some() && !is_suspect;
             let is_known = entry.is_some() && !is_suspect;
             let is_same = if is_compared { compared.next() == Some(true) } else { !must_compare };
@@ -173,21 +206,8 @@ impl Engine {
     /// Reads blocks in one list; true for those that are good. The contents become those of other
     /// LBNs, so they are checked even without `verify_reads`.
     fn read_each(&self, volume: VolumeId, chunk: &[Wanted], contents: &mut [u8]) -> Vec<bool> {
-        let buffers = contents.chunks_exact_mut(self.block_bytes());
-        self.read_blocks(volume, chunk, buffers).iter().map(Result::is_ok).collect()
-    }
-
-    /// Writes the content of a suspect block to that block again.
-    pub(in crate::engine) fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
-        let Some(pbn) = entry.filter(|pbn| !self.damages.is_unwritable(*pbn)) else { return false };
-        let mut writes = [ContentWrite::new(pbn, content)];
-        self.data.write(&mut writes);
-        let [write] = writes;
-        let is_written = write.outcome.is_ok();
-        if !is_written {
-            self.damages.note_unwritable(pbn);
-        }
-        is_written
+        let buffers = contents.chunks_exact_mut(self.data.block_bytes());
+        self.reader.read_blocks(volume, chunk, buffers).iter().map(Result::is_ok).collect()
     }
 
     /// Applies the change for one block, if the results of its examination still hold.
@@ -216,7 +236,7 @@ impl Engine {
         let known = scratch.found.first().copied().flatten().map(|known| known.pbn);
         // A block that became known since the look-up is equal if fingerprints prove it.
         let is_as_before = known == entry;
-        if !is_as_before && self.must_compare() {
+        if !is_as_before && self.reader.must_compare() {
             return Ok(Settled::Again);
         }
         let is_healed = candidate.is_healed && is_as_before;
@@ -225,7 +245,7 @@ impl Engine {
             && self.can_share(state, (known, fingerprint), is_healed, scratch)?
         {
             if is_healed {
-                self.mend(state, known)?;
+                self.healer.mend(state, known)?;
             }
             let change = Change::Share { volume: volume.id(), lbn, pbn: known, checksum };
             self.log.apply(state, &change)?;
@@ -250,11 +270,6 @@ impl Engine {
                 && record.fingerprint == fingerprint
                 && (is_healed || !record.is_suspect)
         }))
-    }
-
-    /// Returns whether bytes are compared before a block is shared.
-    fn must_compare(&self) -> bool {
-        self.tuning.verify_bytes || self.fingerprinter.must_compare()
     }
 }
 

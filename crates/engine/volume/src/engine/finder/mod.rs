@@ -20,12 +20,13 @@ mod turns;
 mod while_written;
 mod work;
 
-pub(crate) use control::FinderControl;
 pub use control::{FinderState, FinderStats, HeldBack};
 pub(crate) use dirty::{Backlog, DirtyGroups};
+pub(crate) use examine::Examiner;
 pub use report::FinderReport;
 pub(crate) use report::Scope;
 pub(crate) use sample::SampledBlocks;
+pub(crate) use search::Finder;
 pub(crate) use tuning::FinderPolicy;
 pub use tuning::FinderTuning;
 pub(crate) use turns::Turn;

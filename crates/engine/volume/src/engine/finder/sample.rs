@@ -1,7 +1,8 @@
 //! A random sample of the blocks that the finder would examine.
 
-use super::super::{Engine, VolumeShared, Wanted};
+use super::super::{VolumeShared, Wanted};
 use super::search::SWEPT_AT_ONCE;
+use crate::engine::finder::Finder;
 use crate::error::{Result, VolumeError};
 use gemelo_base::random::Random;
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -65,9 +66,9 @@ impl Seen {
     }
 }
 
-impl Engine {
+impl Finder {
     /// Takes a sample of at most `most` blocks and looks their contents up.
-    pub(crate) fn sample_unidentified(
+    pub(crate) fn sample(
         &self,
         (most, seed): (usize, u64),
         monitor: &dyn Monitor,
@@ -113,7 +114,7 @@ impl Engine {
         seen: &mut Seen,
         mut each: impl FnMut(Lbn),
     ) -> Result<()> {
-        let end = Lbn(volume.size_bytes() / self.block_bytes() as u64);
+        let end = Lbn(volume.size_bytes() / self.data.block_bytes() as u64);
         let mut from = Lbn(0);
         loop {
             if stop.is_raised() {
@@ -124,7 +125,7 @@ impl Engine {
             if *removed {
                 return Ok(());
             }
-            let first = self.next_mapped(volume.id(), from, end)?;
+            let first = self.log.next_mapped(volume.id(), from, end)?;
             let Some(first) = first else { return Ok(()) };
             let next = (first.0 + SWEPT_AT_ONCE).min(end.0);
             let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
@@ -148,20 +149,21 @@ impl Engine {
         copies: &mut BTreeMap<[u8; 16], u32>,
     ) -> Result<()> {
         // The pin keeps all blocks that are looked up here from being reused before the end.
-        let _pin = self.pin();
+        let _pin = self.data.pin();
         let lbns: Vec<Lbn> = some.iter().map(|(_, lbn)| *lbn).collect();
         let removed = volume.enter();
         let wanted: Vec<Wanted> =
             if *removed { Vec::new() } else { self.unidentified(volume, &lbns)? };
-        let block_bytes = self.block_bytes();
+        let block_bytes = self.data.block_bytes();
         let mut contents = vec![0; wanted.len() * block_bytes];
-        let read = self.read_blocks(volume.id(), &wanted, contents.chunks_exact_mut(block_bytes));
+        let read =
+            self.reader.read_blocks(volume.id(), &wanted, contents.chunks_exact_mut(block_bytes));
         let blocks = contents.chunks_exact(block_bytes).zip(&read);
         let good: Vec<&[u8]> =
             blocks.filter(|(_, read)| read.is_ok()).map(|(content, _)| content).collect();
         let mut fingerprints = Vec::with_capacity(good.len());
         self.fingerprinter.of_all(&good, |fingerprint| fingerprints.push(fingerprint));
-        let found = self.look(|state| state.find(&fingerprints))?;
+        let found = self.log.look(|state| state.find(&fingerprints))?;
         sample.sampled += fingerprints.len() as u64;
         sample.blocks -= (some.len() - fingerprints.len()) as u64;
         for (fingerprint, _) in fingerprints.iter().zip(&found).filter(|(_, pbn)| pbn.is_none()) {

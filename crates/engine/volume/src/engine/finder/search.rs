@@ -3,11 +3,21 @@
 use super::control::{FinderControl, FinderStats};
 use super::report::{FinderReport, Found, Scope};
 use super::turns::Turn;
-use crate::counters::add;
+use crate::counters::{PoolCounters, add};
+use crate::engine::catalogue::Catalogue;
+use crate::engine::checked::Reader;
+use crate::engine::data::DataPath;
+use crate::engine::finder::Examiner;
+use crate::engine::health::Health;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
 use crate::engine::read::wanted_at;
-use crate::engine::{Engine, VolumeShared, Wanted};
+use crate::engine::tasks::Tasks;
+use crate::engine::{VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_format::{Lbn, Pbn};
+use crate::pool::Tuning;
+use gemelo_base::Clock;
+use gemelo_format::{Fingerprinter, Lbn, Pbn};
 use std::sync::Arc;
 
 /// LBNs that the course through a whole volume looks up at once: two pages of a map.
@@ -18,25 +28,62 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// index changes meanwhile. What is left after that many is marked again.
 const MAX_ROUNDS: u32 = 4;
 
-impl Engine {
+/// The finder of an open pool; see [`super`].
+pub(crate) struct Finder {
+    pub(in crate::engine) examiner: Examiner,
+    pub(crate) control: FinderControl,
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) catalogue: Arc<Catalogue>,
+    pub(in crate::engine) reader: Arc<Reader>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
+    pub(in crate::engine) counters: Arc<PoolCounters>,
+    pub(in crate::engine) clock: Arc<dyn Clock>,
+    pub(in crate::engine) tasks: Arc<Tasks>,
+    pub(in crate::engine) tuning: Tuning,
+}
+
+impl Finder {
+    pub(in crate::engine) fn new(
+        common: &Common,
+        examiner: Examiner,
+        reader: &Arc<Reader>,
+    ) -> Self {
+        Self {
+            examiner,
+            control: FinderControl::default(),
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            catalogue: Arc::clone(&common.catalogue),
+            reader: Arc::clone(reader),
+            health: Arc::clone(&common.health),
+            fingerprinter: Arc::clone(&common.fingerprinter),
+            counters: Arc::clone(&common.counters),
+            clock: Arc::clone(&common.clock),
+            tasks: Arc::clone(&common.tasks),
+            tuning: common.tuning,
+        }
+    }
+
     /// Examines at most `max_blocks` blocks of the volume whose turn it is. Returns
     /// `None` if there is nothing to examine.
     pub(crate) fn find_next(&self, scope: Scope, max_blocks: usize) -> Result<Option<Found>> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         let (began_ns, began_cpu_ns) = (self.clock.now_ns(), self.clock.thread_cpu_ns());
         let found = self.find_in_turn(scope, max_blocks);
         if let (Some(began_ns), Some(ended_ns)) = (began_cpu_ns, self.clock.thread_cpu_ns()) {
-            self.finder.add_cpu(ended_ns.saturating_sub(began_ns));
+            self.control.add_cpu(ended_ns.saturating_sub(began_ns));
         }
         if matches!(found, Ok(Some(_))) {
-            self.finder.add_working(self.clock.now_ns().saturating_sub(began_ns));
+            self.control.add_working(self.clock.now_ns().saturating_sub(began_ns));
         }
         found
     }
 
     fn find_in_turn(&self, scope: Scope, max_blocks: usize) -> Result<Option<Found>> {
         let mut volumes = self.examined_volumes();
-        let last = self.finder.last_turn();
+        let last = self.control.last_turn();
         volumes.sort_by_key(|volume| (volume.turn().begin(last), volume.id()));
         let mut failed = None;
         for volume in volumes {
@@ -59,7 +106,7 @@ impl Engine {
 
     /// The volumes that may have blocks to examine.
     pub(super) fn examined_volumes(&self) -> Vec<Arc<VolumeShared>> {
-        self.volumes().into_values().filter(|volume| volume.is_examined()).collect()
+        self.catalogue.all().into_values().filter(|volume| volume.is_examined()).collect()
     }
 
     /// Returns whether the finder of the background has blocks to examine.
@@ -83,7 +130,7 @@ impl Engine {
             }
         };
         // The pin keeps all blocks that are looked up here from being reused before the end.
-        let _pin = self.pin();
+        let _pin = self.data.pin();
         if marked.is_empty() {
             return match scope {
                 Scope::Due { now_ns: until_ns } | Scope::Until { until_ns } => {
@@ -108,8 +155,8 @@ impl Engine {
         max_blocks: usize,
     ) -> Result<Option<Found>> {
         let Some(from) = volume.dirty().sweep_from(until_ns) else { return Ok(None) };
-        let end = Lbn(volume.size_bytes() / self.block_bytes() as u64);
-        let first = self.next_mapped(volume.id(), Lbn(from), end)?;
+        let end = Lbn(volume.size_bytes() / self.data.block_bytes() as u64);
+        let first = self.log.next_mapped(volume.id(), Lbn(from), end)?;
         let Some(first) = first else {
             volume.dirty().note_swept(from, None, self.clock.now_ns());
             return Ok(Some(Found::default()));
@@ -134,7 +181,7 @@ impl Engine {
     /// Examines blocks, and shares those whose contents are known.
     fn examine(&self, volume: &VolumeShared, mut left: Vec<Wanted>) -> Result<FinderReport> {
         let mut report = FinderReport::default();
-        let chunk_blocks = (CHUNK_BYTES / self.block_bytes()).max(1);
+        let chunk_blocks = (CHUNK_BYTES / self.data.block_bytes()).max(1);
         for _ in 0..MAX_ROUNDS {
             if left.is_empty() {
                 break;
@@ -142,13 +189,13 @@ impl Engine {
             let mut again = Vec::new();
             for chunk in left.chunks(chunk_blocks) {
                 self.log.bound_open_commit()?;
-                again.extend(self.examine_chunk(volume, chunk, &mut report)?);
+                again.extend(self.examiner.examine_chunk(volume, chunk, &mut report)?);
             }
             left = again;
         }
         if !left.is_empty() {
             let lbns = left.iter().map(|wanted| wanted.lbn);
-            volume.dirty().mark(lbns, self.now_ns());
+            volume.dirty().mark(lbns, self.clock.now_ns());
         }
         report.examined_blocks += left.len() as u64;
         report.aborted_blocks += left.len() as u64;
@@ -167,9 +214,9 @@ impl Engine {
 
     /// Returns those of the blocks that are stored and have no fingerprint.
     pub(super) fn unidentified(&self, volume: &VolumeShared, lbns: &[Lbn]) -> Result<Vec<Wanted>> {
-        let end = volume.size_bytes() / self.block_bytes() as u64;
+        let end = volume.size_bytes() / self.data.block_bytes() as u64;
         let lbns: Vec<Lbn> = lbns.iter().copied().filter(|lbn| lbn.0 < end).collect();
-        let (mut stored, records) = self.look(|state| {
+        let (mut stored, records) = self.log.look(|state| {
             let places = state.places(volume.id(), &lbns)?;
             let pairs = lbns.iter().map(|lbn| lbn.0).zip(&places);
             let stored: Vec<Wanted> = pairs.filter_map(wanted_at).collect();
@@ -182,19 +229,14 @@ impl Engine {
     }
 
     /// Pauses or resumes the finder of the background.
-    pub(crate) fn pause_finder(&self, is_paused: bool) {
-        self.finder.set_paused(is_paused);
-    }
-
-    /// The control of the finder.
-    pub(crate) const fn finder(&self) -> &FinderControl {
-        &self.finder
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.control.set_paused(is_paused);
     }
 
     /// Figures of the finder.
-    pub(crate) fn finder_figures(&self) -> FinderStats {
+    pub(crate) fn figures(&self) -> FinderStats {
         let mut figures =
-            FinderStats { remembered: self.data.remembered().figures(), ..self.finder.figures() };
+            FinderStats { remembered: self.data.remembered().figures(), ..self.control.figures() };
         let now_ns = self.clock.now_ns();
         for volume in self.examined_volumes() {
             let backlog = volume.backlog();

@@ -6,6 +6,7 @@ use super::Scope;
 use super::control::FinderState;
 use super::pace::{Hold, Look, Pace};
 use super::while_written::WhileWritten;
+use crate::engine::finder::Finder;
 use crate::error::Result;
 use crate::load::Traffic;
 use gemelo_base::background::Step;
@@ -18,7 +19,7 @@ type Held = Option<(Hold, u64)>;
 /// The work of the thread.
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     use_spare_time();
-    let block_bytes = engine.block_bytes() as u64;
+    let block_bytes = engine.data.block_bytes() as u64;
     let mut pace = Pace::new(engine.tuning.finder, block_bytes, engine.clock.now_ns());
     let mut held = None;
     let mut wait = POLL_INTERVAL;
@@ -31,36 +32,36 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
             remembered.set_wanted(decision.is_wanted);
             pace.note_fingerprints(decision.cpu_ns_per_s);
         }
-        wait = engine.finder_turn(&mut pace, &mut held);
+        wait = engine.finder.turn(&mut pace, &mut held);
     }
 }
 
-impl Engine {
+impl Finder {
     /// Makes a step if one is due and allowed. Returns the time to the next turn.
-    fn finder_turn(&self, pace: &mut Pace, held: &mut Held) -> Duration {
+    fn turn(&self, pace: &mut Pace, held: &mut Held) -> Duration {
         let now_ns = self.clock.now_ns();
         if let Some((hold, since_ns)) = held.take() {
-            self.finder.add_held(hold, now_ns.saturating_sub(since_ns));
+            self.control.add_held(hold, now_ns.saturating_sub(since_ns));
         }
-        let look = self.finder_look(now_ns);
-        let is_failing = !self.tasks.finder.is_due() || self.check_writable().is_err();
-        if self.finder.has_command() || is_failing || !self.has_due(now_ns) {
+        let look = self.look(now_ns);
+        let is_failing = !self.tasks.finder.is_due() || self.health.check_writable().is_err();
+        if self.control.has_command() || is_failing || !self.has_due(now_ns) {
             pace.note_load(&look);
             pace.note_done();
-            let is_paused = self.finder.is_paused();
+            let is_paused = self.control.is_paused();
             let state = if is_paused { FinderState::Paused } else { FinderState::Idle };
-            self.finder.set_state(state);
+            self.control.set_state(state);
             return POLL_INTERVAL;
         }
         let step = match pace.decide(&look) {
             Ok(step) => step,
             Err(refusal) => {
                 *held = Some((refusal.hold, now_ns));
-                self.finder.set_state(refusal.hold.into());
+                self.control.set_state(refusal.hold.into());
                 return POLL_INTERVAL.min(Duration::from_nanos(refusal.wait_ns));
             }
         };
-        self.finder.set_state(FinderState::Working);
+        self.control.set_state(FinderState::Working);
         let began_ns = self.step_clock_ns();
         let mut found = None;
         self.tasks.finder.turn(|| -> Result<Step> {
@@ -80,12 +81,12 @@ impl Engine {
         self.clock.thread_cpu_ns().unwrap_or_else(|| self.clock.now_ns())
     }
 
-    fn finder_look(&self, now_ns: u64) -> Look {
-        let Traffic { in_flight, ended: requests } = self.traffic();
+    fn look(&self, now_ns: u64) -> Look {
+        let Traffic { in_flight, ended: requests } = self.catalogue.traffic();
         Look {
             now_ns,
             local_minute: self.tuning.finder.window.and_then(|_| self.clock.local_minute()),
-            is_paused: self.finder.is_paused(),
+            is_paused: self.control.is_paused(),
             in_flight,
             requests,
         }

@@ -5,15 +5,18 @@ use super::marks::Stretch;
 use super::moves::MoveState;
 use super::references::References;
 use super::room::Room;
-use crate::counters::add;
-use crate::engine::{Engine, VolumeShared, Wanted};
+use crate::counters::{PoolCounters, add};
+use crate::engine::catalogue::Catalogue;
+use crate::engine::checked::Reader;
+use crate::engine::data::DataPath;
+use crate::engine::health::Health;
+use crate::engine::layout::{Mover, Ticker};
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
+use crate::engine::{VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use serde::{Deserialize, Serialize};
-
-/// Bytes that are read, moved and written together.
-const CHUNK_BYTES: usize = 1 << 20;
-/// Most blocks of a chunk. It is the length of a stretch, or a part of it.
-const MAX_CHUNK_BLOCKS: usize = 256;
+use std::sync::Arc;
 
 /// Counts of what the arranger did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -54,20 +57,35 @@ pub(super) struct Arranged {
     pub(super) is_left: bool,
 }
 
-impl Engine {
-    /// The blocks of a volume, those beyond its end left out.
-    pub(crate) fn blocks_of(&self, volume: &VolumeShared) -> u64 {
-        volume.size_bytes() / self.block_bytes() as u64
-    }
+/// The arranger of an open pool; see [`super`].
+pub(crate) struct Arranger {
+    pub(in crate::engine) mover: Arc<Mover>,
+    pub(in crate::engine) reader: Arc<Reader>,
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) catalogue: Arc<Catalogue>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) counters: Arc<PoolCounters>,
+    pub(in crate::engine) ticker: Arc<Ticker>,
+}
 
-    /// The mean number of blocks from which the runs of a chunk are long enough. A single block is
-    /// no run, however large it is.
-    pub(super) fn run_blocks(&self) -> u64 {
-        (self.tuning.layout.run_bytes / self.block_bytes() as u64).max(2)
-    }
-
-    pub(super) fn chunk_blocks(&self) -> u64 {
-        (CHUNK_BYTES / self.block_bytes()).clamp(1, MAX_CHUNK_BLOCKS) as u64
+impl Arranger {
+    pub(in crate::engine) fn new(
+        common: &Common,
+        mover: &Arc<Mover>,
+        reader: &Arc<Reader>,
+        ticker: &Arc<Ticker>,
+    ) -> Self {
+        Self {
+            mover: Arc::clone(mover),
+            reader: Arc::clone(reader),
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            catalogue: Arc::clone(&common.catalogue),
+            health: Arc::clone(&common.health),
+            counters: Arc::clone(&common.counters),
+            ticker: Arc::clone(ticker),
+        }
     }
 
     /// Brings the blocks of a chunk together, if they are scattered. Blocks with many references
@@ -95,11 +113,11 @@ impl Engine {
         stretch: Stretch,
         (means, arranged): (&mut Means, &mut Arranged),
     ) -> Result<u64> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.log.bound_open_commit()?;
         // The pin keeps all blocks that are looked up here from being reused before the end.
-        let _pin = self.pin();
-        let chunk = self.chunk(volume, stretch, &means.references)?;
+        let _pin = self.data.pin();
+        let chunk = self.mover.chunk(volume, stretch, &means.references)?;
         let stretch = chunk.stretch;
         let runs = chunk.runs();
         let mut part = Arranged {
@@ -111,12 +129,12 @@ impl Engine {
             },
             is_left: chunk.unexamined > 0,
         };
-        if chunk.is_worth(self.run_blocks()) {
+        if chunk.is_worth(self.mover.run_blocks()) {
             self.log.reserve_slots()?;
             self.move_blocks(volume, stretch, &chunk, (means, &mut part))?;
             let report = &mut part.report;
             if report.moved_blocks > 0 {
-                report.runs_after = self.chunk(volume, stretch, &means.references)?.runs();
+                report.runs_after = self.mover.chunk(volume, stretch, &means.references)?.runs();
             }
             add(&self.counters.arranged_blocks, report.moved_blocks);
             add(&self.counters.arrange_overtaken_blocks, report.overtaken_blocks);
@@ -133,17 +151,19 @@ impl Engine {
         chunk: &Chunk,
         (means, arranged): (&mut Means, &mut Arranged),
     ) -> Result<()> {
-        let block_bytes = self.block_bytes();
+        let block_bytes = self.data.block_bytes();
         let movable = chunk.movable();
         let mut contents = vec![0; movable.len() * block_bytes];
-        let read = self.read_blocks(volume.id(), &movable, contents.chunks_exact_mut(block_bytes));
+        let read =
+            self.reader.read_blocks(volume.id(), &movable, contents.chunks_exact_mut(block_bytes));
         let blocks = movable.iter().zip(contents.chunks_exact(block_bytes)).zip(&read);
         let good = blocks.filter(|(_, read)| read.is_ok()).map(|(block, _)| block);
         let (good, contents): (Vec<Wanted>, Vec<&[u8]>) = good.unzip();
         let Means { room, references } = means;
-        let (compression, least) = (volume.compression(), self.run_blocks() as usize);
-        let take = || room.take(self, (&contents, compression), least);
-        let moves = self.move_contents(volume, (stretch, &good), &contents, references, take)?;
+        let (compression, least) = (volume.compression(), self.mover.run_blocks() as usize);
+        let take = || room.take(&self.mover, (&contents, compression), least);
+        let moves =
+            self.mover.move_contents(volume, (stretch, &good), &contents, references, take)?;
         let Some(moves) = moves else {
             arranged.report.is_short_of_room = true;
             arranged.is_left = true;

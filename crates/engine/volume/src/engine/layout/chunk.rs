@@ -3,11 +3,17 @@
 
 use super::marks::Stretch;
 use super::references::{MAX_OF_BLOCK, References};
+use crate::engine::layout::Mover;
 use crate::engine::read::wanted_at;
-use crate::engine::{Engine, State, VolumeShared, Wanted};
+use crate::engine::{State, VolumeShared, Wanted};
 use crate::error::Result;
 use gemelo_format::{Lbn, Pbn, StoreKind, VolumeId};
 use gemelo_metadata::Record;
+
+/// Bytes that are read, moved and written together.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Most blocks of a chunk. It is the length of a stretch, or a part of it.
+const MAX_CHUNK_BLOCKS: usize = 256;
 
 /// Most map entries that are changed for a chunk, as many as for a long write: they are in one
 /// commit.
@@ -80,7 +86,18 @@ pub(super) fn count_runs(kind: StoreKind, pbns: impl Iterator<Item = Pbn>) -> u6
     pbns.filter(begins).count() as u64
 }
 
-impl Engine {
+impl Mover {
+    /// LBNs of a chunk.
+    pub(super) fn chunk_blocks(&self) -> u64 {
+        (CHUNK_BYTES / self.data.block_bytes()).clamp(1, MAX_CHUNK_BLOCKS) as u64
+    }
+
+    /// The mean number of blocks from which the runs of a chunk are long enough. A single block is
+    /// no run, however large it is.
+    pub(super) fn run_blocks(&self) -> u64 {
+        (self.tuning.layout.run_bytes / self.data.block_bytes() as u64).max(2)
+    }
+
     /// Looks at the blocks of a chunk. If they are not scattered, none counts as movable, and their
     /// records are not read: a look at a volume in good order reads the map alone. The chunk ends
     /// before the first block whose references are too many to be changed with those before it.
@@ -90,7 +107,7 @@ impl Engine {
         stretch: Stretch,
         references: &References,
     ) -> Result<Chunk> {
-        self.look(|state| {
+        self.log.look(|state| {
             let mut chunk = self.stored_blocks(state, volume, stretch)?;
             if chunk.is_scattered(self.run_blocks()) {
                 self.find_movable(state, volume, (references, false), &mut chunk)?;
@@ -107,7 +124,7 @@ impl Engine {
         stretch: Stretch,
         (references, asks): (&References, bool),
     ) -> Result<Chunk> {
-        self.look(|state| {
+        self.log.look(|state| {
             let mut chunk = self.stored_blocks(state, volume, stretch)?;
             self.find_movable(state, volume, (references, asks), &mut chunk)?;
             Ok(chunk)

@@ -27,8 +27,13 @@ mod walk;
 pub(super) mod work;
 
 pub use arrange::ArrangeReport;
-pub(super) use clean::{Cleaner, Effort, Step, clean};
+pub(crate) use arrange::Arranger;
+pub(crate) use clean::SpaceCleaner;
+pub(super) use clean::{Effort, Step, clean};
 pub(crate) use marks::{Marks, Ticker};
+pub(crate) use moves::Mover;
 pub use recompress::RecompressReport;
+pub(crate) use recompress::Recompressor;
 pub use sample::VolumeLayout;
+pub(crate) use sample::layout_of;
 pub use tuning::LayoutTuning;

@@ -5,11 +5,18 @@ use super::chunk::is_movable;
 use super::marks::Stretch;
 use super::references::{Reference, References};
 use super::room::Places;
-use crate::engine::{Engine, State, VolumeShared, Wanted};
+use crate::engine::catalogue::Catalogue;
+use crate::engine::data::DataPath;
+use crate::engine::health::Health;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
+use crate::engine::{State, VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
+use crate::pool::Tuning;
+use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, Superblock, VolumeId};
 use gemelo_metadata::HeldPages;
 use gemelo_store::ContentWrite;
+use std::sync::Arc;
 
 /// Blocks whose map entries are changed in one hold of the state's lock: some 100 µs.
 pub(super) const SETTLED_BLOCKS: usize = 64;
@@ -46,7 +53,28 @@ pub(super) enum MoveState {
     Made,
 }
 
-impl Engine {
+/// Moves contents to other PBNs, with all references to them; see the module.
+pub(crate) struct Mover {
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) catalogue: Arc<Catalogue>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) superblock: Superblock,
+    pub(in crate::engine) tuning: Tuning,
+}
+
+impl Mover {
+    pub(in crate::engine) fn new(common: &Common) -> Self {
+        Self {
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            catalogue: Arc::clone(&common.catalogue),
+            health: Arc::clone(&common.health),
+            superblock: common.superblock.clone(),
+            tuning: common.tuning,
+        }
+    }
+
     /// Moves blocks of a stretch, whose contents were read, to the places that `take` gives them,
     /// with all of their references. Returns the moves; [`None`] if there is no room. The caller
     /// has entered the volume's gate, and holds a pin since it looked the blocks up.
@@ -66,7 +94,7 @@ impl Engine {
         let open: Vec<OpenVolume> = open
             .map(|(other, _)| &***other)
             .chain(std::iter::once(volume))
-            .map(|open| OpenVolume { id: open.id(), blocks: self.blocks_of(open) })
+            .map(|open| OpenVolume { id: open.id(), blocks: open.blocks() })
             .collect();
         let Some(Places { pbns, taken: _taken }) = take()? else { return Ok(None) };
         assert_eq!(pbns.len(), blocks.len(), "each block that is moved has a new place");
@@ -113,7 +141,7 @@ impl Engine {
         (references, open): (&References, &[OpenVolume]),
     ) -> Result<()> {
         for part in moves.chunks_mut(SETTLED_BLOCKS) {
-            let mut state = self.state_to_change();
+            let mut state = self.log.write();
             let lbns: Vec<Lbn> = part.iter().map(|one| one.from.lbn).collect();
             let pbns: Vec<Pbn> = part.iter().map(|one| one.from.pbn).collect();
             let (places, records) = (state.places(volume.id(), &lbns)?, state.records(&pbns)?);

@@ -13,11 +13,18 @@ use super::marks::Stretch;
 use super::moves::MoveState;
 use super::references::References;
 use super::room::Places;
-use crate::engine::{Engine, VolumeShared, Wanted};
-use crate::error::{Result, VolumeError};
-use gemelo_format::{Compression, Lbn, Pbn, SLOT_HEAD_BYTES};
+use crate::engine::catalogue::Catalogue;
+use crate::engine::data::DataPath;
+use crate::engine::health::Health;
+use crate::engine::layout::Mover;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
+use crate::engine::{VolumeShared, Wanted};
+use crate::error::Result;
+use gemelo_format::{Compression, Lbn, Pbn, PoolSeed, SLOT_HEAD_BYTES};
 use gemelo_store::Compressed;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A form by the same algorithm is worth writing if it saves this part of a block: another level
 /// saves little of most contents.
@@ -64,34 +71,45 @@ struct Again {
     bytes: (u64, u64),
 }
 
-impl Engine {
+/// Writes contents in another compression.
+pub(crate) struct Recompressor {
+    pub(in crate::engine) mover: Arc<Mover>,
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) catalogue: Arc<Catalogue>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) seed: PoolSeed,
+}
+
+impl Recompressor {
+    pub(in crate::engine) fn new(common: &Common, mover: &Arc<Mover>) -> Self {
+        Self {
+            mover: Arc::clone(mover),
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            catalogue: Arc::clone(&common.catalogue),
+            health: Arc::clone(&common.health),
+            seed: common.seed,
+        }
+    }
+
     /// Compresses the contents of all volumes again that have another form than their volumes ask
     /// for, until `each` returns an error.
     pub(crate) fn recompress_all(
         &self,
         mut each: impl FnMut(&RecompressReport) -> Result<()>,
     ) -> Result<RecompressReport> {
-        self.check_compresses()?;
+        self.data.check_compresses()?;
         let mut total = RecompressReport::default();
-        let references = self.shared_references(&mut || each(&RecompressReport::default()))?;
-        for volume in self.volumes().into_values() {
+        let references =
+            self.mover.shared_references(&mut || each(&RecompressReport::default()))?;
+        for volume in self.catalogue.all().into_values() {
             self.recompress_volume(&volume, &references, &mut |report| {
                 total.add(*report);
                 each(report)
             })?;
         }
         Ok(total)
-    }
-
-    /// Fails if the pool stores its contents as they are.
-    pub(in crate::engine) fn check_compresses(&self) -> Result<()> {
-        if self.data.is_packed() {
-            return Ok(());
-        }
-        Err(VolumeError::BadOption {
-            what: "compression in this pool".to_owned(),
-            rule: "only a pool that was created with --compression can compress".to_owned(),
-        })
     }
 
     fn recompress_volume(
@@ -104,14 +122,14 @@ impl Engine {
         loop {
             let step = {
                 let removed = volume.enter();
-                let end = Lbn(self.blocks_of(volume));
+                let end = Lbn(volume.blocks());
                 // A clone would keep the old places.
                 if *removed || volume.is_in_change() {
                     return Ok(());
                 }
-                let mapped = self.next_mapped(volume.id(), next, end)?;
+                let mapped = self.log.next_mapped(volume.id(), next, end)?;
                 let Some(first) = mapped else { return Ok(()) };
-                let end = end.0.min(first.0 + self.chunk_blocks());
+                let end = end.0.min(first.0 + self.mover.chunk_blocks());
                 let stretch = Stretch { first: first.0, end };
                 let step = self.recompress_with_room(volume, stretch, (references, asks))?;
                 assert!(step.is_none_or(|(_, done)| done > first.0), "each step goes on");
@@ -125,7 +143,7 @@ impl Engine {
                 // What has not come back then stays as it is.
                 None => {
                     asks = false;
-                    self.await_coming_back();
+                    self.data.await_coming_back();
                 }
             }
         }
@@ -150,11 +168,11 @@ impl Engine {
                 return Ok(Some(part));
             }
             if !has_flushed {
-                match self.flush() {
+                match self.log.flush() {
                     Err(error) if is_full(&error) => return Ok(Some(part)),
                     other => other?,
                 }
-                self.reclaim_all();
+                self.data.await_retired();
                 has_flushed = true;
             }
             stretch.end = stretch.first + (blocks / 2).max(1);
@@ -167,11 +185,11 @@ impl Engine {
         stretch: Stretch,
         (references, asks): (&References, bool),
     ) -> Result<Option<(RecompressReport, u64)>> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.log.bound_open_commit()?;
         // The pin keeps all blocks that are looked up here from being reused before the end.
-        let _pin = self.pin();
-        let chunk = self.whole_chunk(volume, stretch, (references, asks))?;
+        let _pin = self.data.pin();
+        let chunk = self.mover.whole_chunk(volume, stretch, (references, asks))?;
         let mut report = RecompressReport {
             examined_blocks: chunk.blocks.len() as u64,
             fixed_blocks: chunk.fixed,
@@ -191,7 +209,7 @@ impl Engine {
                 Ok(taken.map(|(pbns, taken)| Places { pbns, taken: vec![taken] }))
             };
             let at = (chunk.stretch, &*blocks);
-            let moves = self.move_contents(volume, at, &contents, references, take)?;
+            let moves = self.mover.move_contents(volume, at, &contents, references, take)?;
             report.is_short_of_room = moves.is_none();
             let moves = moves.unwrap_or_default();
             let pairs = moves.iter().zip(&again);
@@ -227,7 +245,7 @@ impl Engine {
         let Some(old) = old else { return (Vec::new(), Compressed::default()) };
         let contents: Vec<&[u8]> = good.iter().map(|(_, _, content)| &**content).collect();
         let mut new = self.data.compress(&contents, compression);
-        let block_bytes = self.block_bytes();
+        let block_bytes = self.data.block_bytes();
         let change = |(old, new): (Form<'_>, Form<'_>)| {
             let bytes = (bytes_of(old, block_bytes), bytes_of(new, block_bytes));
             needs_change(compression, (old, new), block_bytes).then_some(bytes)

@@ -1,6 +1,6 @@
 //! Room for blocks in a row: finds runs of free PBNs, and leaves the last free space alone.
 
-use crate::engine::Engine;
+use super::Mover;
 use crate::engine::data::{DataPath, RunSearch, Taken};
 use crate::error::Result;
 use gemelo_format::{Compression, Pbn};
@@ -33,31 +33,31 @@ impl Room {
     /// PBNs. Where contents share blocks, the store lays them side by side.
     pub(super) fn take<'e>(
         &mut self,
-        engine: &'e Engine,
+        mover: &'e Mover,
         (contents, compression): (&[&[u8]], Compression),
         least: usize,
     ) -> Result<Option<Places<'e>>> {
-        let data_blocks = engine.state().backend().totals().data_blocks;
+        let data_blocks = mover.log.read().backend().totals().data_blocks;
         let kept = data_blocks / KEPT_PART;
-        if !engine.data.is_packed() {
-            return Ok(self.take_runs(engine, (contents.len(), least), kept));
+        if !mover.data.is_packed() {
+            return Ok(self.take_runs(mover, (contents.len(), least), kept));
         }
-        if engine.data.free_blocks() < kept + contents.len() as u64 {
+        if mover.data.free_blocks() < kept + contents.len() as u64 {
             return Ok(None);
         }
-        let taken = engine.data.take(contents, compression)?;
+        let taken = mover.data.take(contents, compression)?;
         Ok(taken.map(|(pbns, taken)| Places { pbns, taken: vec![taken] }))
     }
 
     fn take_runs<'e>(
         &mut self,
-        engine: &'e Engine,
+        mover: &'e Mover,
         (count, least): (usize, usize),
         kept: u64,
     ) -> Option<Places<'e>> {
         let count = u32::try_from(count).ok()?;
         if !self.only_short {
-            if let Some((pbns, taken)) = self.search(&engine.data, (count, count), kept) {
+            if let Some((pbns, taken)) = self.search(&mover.data, (count, count), kept) {
                 return Some(Places { pbns, taken: vec![taken] });
             }
             self.only_short = true;
@@ -66,9 +66,9 @@ impl Room {
         let mut places = Places { pbns: Vec::new(), taken: Vec::new() };
         let mut left = count;
         while left > 0 {
-            let Some((pbns, taken)) = self.search(&engine.data, (least.min(left), left), kept)
+            let Some((pbns, taken)) = self.search(&mover.data, (least.min(left), left), kept)
             else {
-                engine.data.give_back(places.pbns);
+                mover.data.give_back(places.pbns);
                 return None;
             };
             left -= pbns.len() as u32;

@@ -1,6 +1,7 @@
 //! The order of a volume: how many of its neighbouring blocks are neighbours in the store.
 
-use crate::engine::{Engine, VolumeShared};
+use crate::engine::VolumeShared;
+use crate::engine::log::Log;
 use crate::error::Result;
 use gemelo_base::StatTable;
 use gemelo_format::{Lbn, MapEntry, StoreKind};
@@ -43,37 +44,35 @@ impl VolumeLayout {
     }
 }
 
-impl Engine {
-    /// Samples the order of a volume. Parts that cannot be read are left out.
-    pub(crate) fn layout_of(&self, volume: &VolumeShared) -> VolumeLayout {
-        let (waiting_stretches, is_swept) = volume.marks().waiting();
-        let mut layout = VolumeLayout { waiting_stretches, is_swept, ..VolumeLayout::default() };
-        let step = self.blocks_of(volume).div_ceil(PARTS).max(PART_BLOCKS);
-        let mut from = 0;
-        while let Ok(Some(next)) = self.sample_part(volume, (from, step), &mut layout) {
-            from = next;
-        }
-        layout
+/// Samples the order of a volume. Parts that cannot be read are left out.
+pub(crate) fn layout_of(log: &Log, kind: StoreKind, volume: &VolumeShared) -> VolumeLayout {
+    let (waiting_stretches, is_swept) = volume.marks().waiting();
+    let mut layout = VolumeLayout { waiting_stretches, is_swept, ..VolumeLayout::default() };
+    let step = volume.blocks().div_ceil(PARTS).max(PART_BLOCKS);
+    let mut from = 0;
+    while let Ok(Some(next)) = sample_part((log, kind), volume, (from, step), &mut layout) {
+        from = next;
     }
+    layout
+}
 
-    /// Adds the part of a volume at the first mapped LBN from `from` on. Returns the LBN at which
-    /// the next part begins.
-    fn sample_part(
-        &self,
-        volume: &VolumeShared,
-        (from, step): (u64, u64),
-        layout: &mut VolumeLayout,
-    ) -> Result<Option<u64>> {
-        // The gate is not entered, because figures must not wait for those who close it. A volume
-        // that was removed meanwhile has no blocks, or is an error.
-        let blocks = self.blocks_of(volume);
-        let Some(first) = self.next_mapped(volume.id(), Lbn(from), Lbn(blocks))? else {
-            return Ok(None);
-        };
-        let next = (first.0 + 1).next_multiple_of(step);
-        let end = blocks.min(next).min(first.0 + PART_BLOCKS);
-        let lbns: Vec<Lbn> = (first.0..end).map(Lbn).collect();
-        layout.add(self.superblock.store, &self.places(volume.id(), &lbns)?);
-        Ok(Some(next))
-    }
+/// Adds the part of a volume at the first mapped LBN from `from` on. Returns the LBN at which
+/// the next part begins.
+fn sample_part(
+    (log, kind): (&Log, StoreKind),
+    volume: &VolumeShared,
+    (from, step): (u64, u64),
+    layout: &mut VolumeLayout,
+) -> Result<Option<u64>> {
+    // The gate is not entered, because figures must not wait for those who close it. A volume
+    // that was removed meanwhile has no blocks, or is an error.
+    let blocks = volume.blocks();
+    let Some(first) = log.next_mapped(volume.id(), Lbn(from), Lbn(blocks))? else {
+        return Ok(None);
+    };
+    let next = (first.0 + 1).next_multiple_of(step);
+    let end = blocks.min(next).min(first.0 + PART_BLOCKS);
+    let lbns: Vec<Lbn> = (first.0..end).map(Lbn).collect();
+    layout.add(kind, &log.places(volume.id(), &lbns)?);
+    Ok(Some(next))
 }

@@ -3,7 +3,8 @@
 
 use super::arrange::{ArrangeReport, Means, is_full};
 use super::marks::{Marks, Stretch, Tick};
-use crate::engine::{Engine, VolumeShared};
+use crate::engine::VolumeShared;
+use crate::engine::layout::Arranger;
 use crate::error::Result;
 use gemelo_format::{Lbn, VolumeId};
 use std::sync::Arc;
@@ -32,17 +33,17 @@ pub(super) struct Due {
     pub(super) sweeps: bool,
 }
 
-impl Engine {
+impl Arranger {
     /// Arranges one chunk of a stretch that is due. Returns `None` if there is none.
     pub(super) fn arrange_next(&self, walk: &mut Walk, due: Due) -> Result<Option<ArrangeReport>> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         if walk.current.is_none() {
             walk.current = self.next_stretch(walk.last, due)?;
         }
         let Some(Current { volume, stretch }) = walk.current.take() else { return Ok(None) };
         walk.last = Some(volume.id());
         let removed = volume.enter();
-        let blocks = self.blocks_of(&volume);
+        let blocks = volume.blocks();
         let chunk = self.first_chunk(stretch, blocks);
         let marks = volume.marks();
         // A stretch that was written since it was taken is marked, and will be taken again.
@@ -74,19 +75,19 @@ impl Engine {
 
     fn first_chunk(&self, stretch: Stretch, blocks: u64) -> Stretch {
         let Stretch { first, end } = stretch;
-        Stretch { first, end: end.min(blocks).min(first + self.chunk_blocks()) }
+        Stretch { first, end: end.min(blocks).min(first + self.mover.chunk_blocks()) }
     }
 
     /// Takes a stretch that is due, of the first volume after `last` that has one.
     fn next_stretch(&self, last: Option<VolumeId>, due: Due) -> Result<Option<Current>> {
-        let mut volumes: Vec<_> = self.volumes().into_values().collect();
+        let mut volumes: Vec<_> = self.catalogue.all().into_values().collect();
         volumes.sort_by_key(|volume| (Some(volume.id()) <= last, volume.id()));
         for volume in volumes {
             let removed = volume.enter();
             if *removed {
                 continue;
             }
-            let blocks = self.blocks_of(&volume);
+            let blocks = volume.blocks();
             let mut found = volume.marks().take(blocks, due.until);
             if found.is_none() && due.sweeps {
                 found = self.sweep_on(&volume, blocks)?;
@@ -103,7 +104,7 @@ impl Engine {
     fn sweep_on(&self, volume: &VolumeShared, blocks: u64) -> Result<Option<Stretch>> {
         let marks = volume.marks();
         let Some(from) = marks.sweep_from() else { return Ok(None) };
-        let mapped = self.next_mapped(volume.id(), from, Lbn(blocks))?;
+        let mapped = self.log.next_mapped(volume.id(), from, Lbn(blocks))?;
         let stretch = mapped.map(|lbn| Marks::stretch_of(blocks, lbn));
         marks.go_on(from, stretch.map(|stretch| Lbn(stretch.end)));
         Ok(stretch)
@@ -115,9 +116,9 @@ impl Engine {
         mut each: impl FnMut(&ArrangeReport) -> Result<()>,
     ) -> Result<ArrangeReport> {
         let mut total = ArrangeReport::default();
-        let references = self.shared_references(&mut || each(&ArrangeReport::default()))?;
+        let references = self.mover.shared_references(&mut || each(&ArrangeReport::default()))?;
         let mut means = Means { references, ..Means::default() };
-        for volume in self.volumes().into_values() {
+        for volume in self.catalogue.all().into_values() {
             volume.marks().end_sweep();
             means.room.forget();
             let done = self.arrange_volume(&volume, &mut means, &mut |report| {
@@ -142,13 +143,13 @@ impl Engine {
         loop {
             let report = {
                 let removed = volume.enter();
-                let blocks = self.blocks_of(volume);
+                let blocks = volume.blocks();
                 if *removed || volume.is_in_change() {
                     return Ok(());
                 }
-                let mapped = self.next_mapped(volume.id(), next, Lbn(blocks))?;
+                let mapped = self.log.next_mapped(volume.id(), next, Lbn(blocks))?;
                 let Some(first) = mapped else { return Ok(()) };
-                let first = first.0 / self.chunk_blocks() * self.chunk_blocks();
+                let first = first.0 / self.mover.chunk_blocks() * self.mover.chunk_blocks();
                 let chunk = self.first_chunk(Stretch { first, end: blocks }, blocks);
                 next = Lbn(chunk.end);
                 // A stretch of several chunks may be written again after its first chunk is done.
@@ -173,19 +174,19 @@ impl Engine {
         let again = std::iter::once(Lbn(chunk.first));
         if !arranged.report.is_short_of_room {
             if arranged.is_left {
-                volume.marks().mark(self.blocks_of(volume), again, self.ticker.now());
+                volume.marks().mark(volume.blocks(), again, self.ticker.now());
             }
             return Ok(arranged.report);
         }
-        match self.flush() {
+        match self.log.flush() {
             Err(error) if is_full(&error) => return Ok(arranged.report),
             other => other?,
         }
-        self.reclaim_all();
+        self.data.await_retired();
         means.room.forget();
         let arranged = self.arrange_chunk(volume, chunk, means)?;
         if arranged.is_left {
-            volume.marks().mark(self.blocks_of(volume), again, self.ticker.now());
+            volume.marks().mark(volume.blocks(), again, self.ticker.now());
         }
         Ok(arranged.report)
     }

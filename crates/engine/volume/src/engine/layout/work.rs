@@ -3,6 +3,7 @@
 use super::marks::Tick;
 use super::walk::{Due, Walk};
 use crate::engine::Engine;
+use crate::engine::layout::Arranger;
 use crate::engine::stop_signal::StopSignal;
 use crate::error::Result;
 use gemelo_base::background::{Again, Step};
@@ -65,37 +66,26 @@ impl Idleness {
 
     /// Returns whether the pool was idle since the last look.
     fn look(&mut self, engine: &Engine, now_ns: u64) -> bool {
-        let busy_ns = engine.busy_ns();
+        let busy_ns = engine.catalogue.busy_ns();
         let busy = busy_ns.saturating_sub(self.busy_ns);
         let elapsed = now_ns.saturating_sub(self.at_ns);
         (self.busy_ns, self.at_ns) = (busy_ns, now_ns);
-        busy.saturating_mul(BUSY_PART) <= elapsed && !engine.has_requests()
+        busy.saturating_mul(BUSY_PART) <= elapsed && !engine.catalogue.has_requests()
     }
 }
 
-impl Engine {
-    /// Time that requests of all volumes took since the pool was opened.
-    fn busy_ns(&self) -> u64 {
-        let volumes = self.volumes();
-        volumes.values().map(|volume| volume.load().busy_ns()).fold(0, u64::saturating_add)
-    }
-
+impl Arranger {
     /// Arranges one chunk, if one is due.
     fn arrange_step(&self, walk: &mut Walk, due: Due, allowance: &mut Allowance) -> Result<Step> {
         let Some(report) = self.arrange_next(walk, due)? else {
             return Ok(Step::then_rest(0, REST));
         };
-        let bytes = report.moved_blocks * self.block_bytes() as u64;
+        let bytes = report.moved_blocks * self.data.block_bytes() as u64;
         allowance.spend(bytes.max(LOOK_BYTES));
         Ok(match report.is_short_of_room {
             true => Step::then_rest(report.moved_blocks, ROOM_REST),
             false => Step::more(report.moved_blocks),
         })
-    }
-
-    /// Returns whether requests are under way.
-    fn has_requests(&self) -> bool {
-        self.traffic().in_flight > 0
     }
 }
 
@@ -110,18 +100,18 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     let mut walk = Walk::default();
     while !stop.wait() {
         let now_ns = engine.clock.now_ns();
-        engine.ticker.set(Tick::of(now_ns));
+        engine.arranger.ticker.set(Tick::of(now_ns));
         allowance.earn(now_ns);
         let is_idle = idleness.look(engine, now_ns);
-        if !is_idle || tuning.bytes_per_s == 0 || engine.check_writable().is_err() {
+        if !is_idle || tuning.bytes_per_s == 0 || engine.health.check_writable().is_err() {
             continue;
         }
         // A tick is only known to be over when the next one has begun.
         let until = Tick::before(now_ns.saturating_sub(delay_ns));
         let sweeps = now_ns.saturating_sub(began_ns) >= delay_ns;
-        while allowance.is_left() && !engine.has_requests() && !stop.is_raised() {
+        while allowance.is_left() && !engine.catalogue.has_requests() && !stop.is_raised() {
             let due = Due { until, sweeps };
-            let step = || engine.arrange_step(&mut walk, due, &mut allowance);
+            let step = || engine.arranger.arrange_step(&mut walk, due, &mut allowance);
             if !matches!(engine.tasks.arranger.turn(step), Some(Step { again: Again::AtOnce, .. }))
             {
                 walk.means.room.forget();

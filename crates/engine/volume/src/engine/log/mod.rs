@@ -13,7 +13,6 @@ mod parts;
 mod reserve;
 mod state;
 
-pub(crate) use commit::JournalStats;
 pub(crate) use parts::{Log, LogParts};
 pub(crate) use reserve::MIN_RESERVE_SLOTS;
 pub(crate) use state::State;

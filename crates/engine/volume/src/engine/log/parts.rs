@@ -18,8 +18,8 @@ use gemelo_base::Clock;
 use gemelo_base::background::Task;
 use gemelo_base::locks::Mutex;
 use gemelo_disk::Disk;
-use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
-use gemelo_metadata::{HeldPages, MetadataBackend, MissingPages};
+use gemelo_format::{COPIES, DiskRole, Lbn, MapEntry, Pbn, PoolSeed, Superblock, VolumeId};
+use gemelo_metadata::{HeldPages, MetadataBackend, MissingPages, Record};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -142,6 +142,28 @@ impl Log {
             missing.read();
         }
         look(&self.read())
+    }
+
+    /// The next mapped LBN of a volume from `from` on, but before `end`.
+    pub(crate) fn next_mapped(&self, id: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
+        self.look(|state| Ok(state.backend().next_mapped(id, from, end)?))
+    }
+
+    /// The places of LBNs.
+    pub(crate) fn places(&self, id: VolumeId, lbns: &[Lbn]) -> Result<Vec<MapEntry>> {
+        self.look(|state| state.places(id, lbns))
+    }
+
+    /// The records of blocks.
+    pub(crate) fn records(&self, pbns: &[Pbn]) -> Result<Vec<Record>> {
+        self.look(|state| state.records(pbns))
+    }
+
+    /// Completes the index of a pool that was opened, unless `is_stopped` ends it before. A
+    /// duplicate of a block that the index does not lead to yet is stored again.
+    pub(crate) fn complete_index(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
+        while !is_stopped() && self.read().backend().catch_up()? {}
+        Ok(())
     }
 
     /// Has the disk begin to read what a look at the metadata misses, and does not wait for it.

@@ -7,6 +7,10 @@ use crate::error::Result;
 use gemelo_format::{Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
 use gemelo_metadata::{KnownBlock, MetadataBackend, Record};
 
+/// The most LBNs that are unmapped in one hold of the state's lock. Each is looked up in trees,
+/// which takes a few milliseconds.
+const MOST_UNMAPPED: u64 = 1024;
+
 /// The metadata and the open commit; see the module.
 pub(crate) struct State {
     pub(super) backend: Box<dyn MetadataBackend>,
@@ -50,6 +54,12 @@ impl State {
         self.backend.find(contents, &mut found)?;
         assert_eq!(found.len(), contents.len(), "each content is looked for once");
         Ok(found)
+    }
+
+    /// The most LBNs that one change unmaps. They fit the backend's memory and take a few
+    /// milliseconds.
+    pub(crate) fn piece_blocks(&self) -> u64 {
+        self.backend.piece_blocks().min(MOST_UNMAPPED)
     }
 
     /// Tells states of the pool apart: every change gives another version.

@@ -2,11 +2,12 @@
 
 use super::InlineOverload;
 use crate::counters::add;
+use crate::engine::VolumeShared;
 use crate::engine::plan::Plan;
-use crate::engine::{Engine, VolumeShared};
+use crate::engine::write::Writer;
 use gemelo_format::DedupMode;
 
-impl Engine {
+impl Writer {
     /// Returns the mode in which blocks of a volume are written at this moment.
     pub(in crate::engine) fn mode_at_present(&self, volume: &VolumeShared) -> DedupMode {
         let mode = volume.mode();

@@ -2,8 +2,9 @@
 //! assumptions that must still hold when the change is made.
 
 use super::{Block, Plan, Step, Tally};
+use crate::engine::State;
 use crate::engine::item::Failed;
-use crate::engine::{Engine, State};
+use crate::engine::write::Writer;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
 use gemelo_store::ContentWrite;
@@ -48,13 +49,13 @@ impl<'p> Plan<'p> {
     /// list.
     pub(in crate::engine) fn write(
         &mut self,
-        engine: &Engine,
+        writer: &Writer,
         ticket: Option<NonZeroU64>,
         failed: &mut Failed<'_>,
     ) {
         // A content that shares a block with others was written when it got its place.
         let target = |block: &Block<'p>| {
-            let is_written = block.taken().is_some_and(|pbn| engine.data.is_written(pbn));
+            let is_written = block.taken().is_some_and(|pbn| writer.data.is_written(pbn));
             block.target().filter(|_| !is_written)
         };
         let write = |block: &Block<'p>| {
@@ -63,7 +64,7 @@ impl<'p> Plan<'p> {
         };
         let mut writes: Vec<ContentWrite<'p>> = Vec::with_capacity(self.blocks.len());
         writes.extend(self.blocks.iter().filter_map(write));
-        engine.data.write(&mut writes);
+        writer.data.write(&mut writes);
         let targets = self.blocks.iter_mut().filter(|block| target(block).is_some());
         let mut written = writes.into_iter();
         for block in targets {
@@ -76,7 +77,7 @@ impl<'p> Plan<'p> {
                 // A block whose leader was not healed was never tried itself; it goes through
                 // another pass.
                 Step::Heal(pbn) => {
-                    engine.damages.note_unwritable(pbn);
+                    writer.healer.note_unwritable(pbn);
                     Step::Retry
                 }
                 Step::Store(pbn) => {

@@ -1,6 +1,6 @@
 //! Counts the blocks of a store in which contents share blocks, by the owners of these contents.
 
-use crate::engine::Engine;
+use crate::engine::volume_space::Accountant;
 use gemelo_format::{PackedPlace, Pbn, SPANNING_SLOT};
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ impl BlockTally {
     }
 }
 
-impl Engine {
+impl Accountant {
     /// Adds the blocks of a window of PBNs, which is one of whole regions. Windows come in order.
     pub(super) fn count_blocks(
         &self,

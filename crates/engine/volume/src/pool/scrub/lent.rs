@@ -27,14 +27,15 @@ impl Scrub<'_> {
         for (pbn, fingerprint) in self.damaged_lent()? {
             search.damaged.insert(fingerprint.to_bytes(), (pbn, None));
         }
-        if !search.damaged.is_empty() && self.engine.fingerprints_prove_equality() {
-            let volumes: Vec<Arc<VolumeShared>> = self.engine.volumes().into_values().collect();
+        if !search.damaged.is_empty() && self.engine.reader.proves_equality() {
+            let volumes: Vec<Arc<VolumeShared>> =
+                self.engine.catalogue.all().into_values().collect();
             for volume in &volumes {
                 self.walk(volume, |scrub, chunk| scrub.find_copies(&mut search, chunk))?;
             }
         }
         for (pbn, copy) in search.damaged.into_values() {
-            self.engine.doubt(pbn, copy.filter(|_| self.options.heals));
+            self.engine.data.doubt(pbn, copy.filter(|_| self.options.heals));
             let block = pbn.number();
             let what = format!("the content of block {block}, which only others use, is damaged");
             match self.report.problems.len() < MAX_LISTED {
@@ -49,16 +50,16 @@ impl Scrub<'_> {
     }
 
     fn damaged_lent(&mut self) -> Result<Vec<(Pbn, Fingerprint)>> {
-        let at_once = self.contents.len() / self.engine.block_bytes();
+        let at_once = self.contents.len() / self.engine.data.block_bytes();
         let (mut damaged, mut after) = (Vec::new(), None);
         loop {
-            let lent = self.engine.lent(after, at_once)?;
+            let lent = self.engine.data.lent(after, at_once)?;
             let Some((last, _)) = lent.last() else { return Ok(damaged) };
             assert!(lent.len() <= at_once, "no more is listed than was asked for");
             let mut bad = self.read_lent(&lent);
             if !bad.is_empty() {
                 // A block that was given back meanwhile may have another content.
-                let still = self.engine.lent(after, at_once)?;
+                let still = self.engine.data.lent(after, at_once)?;
                 bad.retain(|one| still.contains(one));
             }
             let room = MAX_DAMAGED.saturating_sub(damaged.len()).min(bad.len());
@@ -71,17 +72,17 @@ impl Scrub<'_> {
 
     /// Reads blocks, and returns those that do not have their fingerprints.
     fn read_lent(&mut self, lent: &[(Pbn, Fingerprint)]) -> Vec<(Pbn, Fingerprint)> {
-        let buffers = self.contents.chunks_exact_mut(self.engine.block_bytes());
+        let buffers = self.contents.chunks_exact_mut(self.engine.data.block_bytes());
         let mut reads: Vec<ContentRead<'_>> = lent
             .iter()
             .zip(buffers)
             .map(|((pbn, _), buffer)| ContentRead::new(*pbn, 0, buffer))
             .collect();
         assert_eq!(reads.len(), lent.len(), "each block has a buffer");
-        self.engine.read_medium(&mut reads);
+        self.engine.data.read_medium(&mut reads);
         self.monitor.advance(lent.len() as u64);
         self.report.checked_contents += lent.len() as u64;
-        let fingerprinter = self.engine.fingerprinter();
+        let fingerprinter = &self.engine.fingerprinter;
         let is_bad = |(read, (_, fingerprint)): &(ContentRead<'_>, &(Pbn, Fingerprint))| {
             read.outcome.is_err() || fingerprinter.of(read.buffer) != *fingerprint
         };
@@ -90,7 +91,7 @@ impl Scrub<'_> {
 
     /// Reads the blocks of a chunk that may have one of the contents.
     fn find_copies(&mut self, search: &mut Search, chunk: &Chunk<'_>) -> Result<usize> {
-        let mut content = vec![0; self.engine.block_bytes()];
+        let mut content = vec![0; self.engine.data.block_bytes()];
         let mut read = 0;
         for Stored { wanted, record } in &chunk.stored {
             let recorded = record.fingerprint;
@@ -103,8 +104,8 @@ impl Scrub<'_> {
             }
             read += 1;
             let buffers = std::iter::once(content.as_mut_slice());
-            let outcomes = self.engine.read_blocks(chunk.volume, &[*wanted], buffers);
-            let fingerprint = self.engine.fingerprinter().of(&content).to_bytes();
+            let outcomes = self.engine.reader.read_blocks(chunk.volume, &[*wanted], buffers);
+            let fingerprint = self.engine.fingerprinter.of(&content).to_bytes();
             if outcomes.iter().all(Result::is_ok)
                 && let Some((pbn, copy)) = search.damaged.get_mut(&fingerprint)
                 && *pbn != wanted.pbn

@@ -4,10 +4,11 @@ use super::best::{Best, Cost, best_part};
 use super::pass::Step;
 use crate::counters::add;
 use crate::engine::data::Window;
+use crate::engine::layout::SpaceCleaner;
 use crate::engine::layout::chunk::is_movable;
 use crate::engine::layout::moves::{Move, MoveState, OpenVolume, SETTLED_BLOCKS, others_are_same};
 use crate::engine::layout::references::{Reference, References};
-use crate::engine::{Engine, State, VolumeShared, Wanted};
+use crate::engine::{State, VolumeShared, Wanted};
 use crate::error::Result;
 use gemelo_format::{MapEntry, PackedPlace, Pbn};
 use gemelo_store::Compressed;
@@ -48,10 +49,10 @@ struct Movable<'r> {
     kept: Vec<Pbn>,
 }
 
-impl Engine {
+impl SpaceCleaner {
     /// Empties the blocks of a window, as far as their contents can be moved and that saves space.
     pub(super) fn empty_window(&self, window: Window, references: &References) -> Result<Step> {
-        let block_bytes = self.block_bytes();
+        let block_bytes = self.data.block_bytes();
         let emptied = self.empty_part(window, references, &mut |blocks, costs, (runs, goal)| {
             let (best, is_cut) = best_part(blocks, costs, (block_bytes, runs, goal));
             (!is_cut || runs.iter().sum::<u64>() >= goal).then_some(best)
@@ -72,11 +73,11 @@ impl Engine {
         references: &References,
         choose: Choose<'_>,
     ) -> Result<Emptied> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.log.bound_open_commit()?;
         self.log.reserve_slots()?;
         // The pin keeps all blocks that are looked up here from being reused before the end.
-        let _pin = self.pin();
+        let _pin = self.data.pin();
         let all = self.data.contents_of_blocks(window.first..window.end);
         let volumes = self.open_volumes(&all, references);
         let gates: Vec<_> =
@@ -84,7 +85,7 @@ impl Engine {
         let open: Vec<OpenVolume> = gates
             .iter()
             .filter(|(volume, is_removed)| !**is_removed && !volume.is_in_change())
-            .map(|(volume, _)| OpenVolume { id: volume.id(), blocks: self.blocks_of(volume) })
+            .map(|(volume, _)| OpenVolume { id: volume.id(), blocks: volume.blocks() })
             .collect();
         let Movable { movable, left, kept } = self.movable_contents(&all, (references, &open))?;
         if self.data.want_back(&kept) {
@@ -123,9 +124,11 @@ impl Engine {
         };
         let mut moves: Vec<Move> = part.iter().zip(pbns).map(planned).collect();
         // The form of a content that fills its block is that content.
-        self.write_moves(&mut moves, &part.iter().map(|one| &*one.form).collect::<Vec<&[u8]>>());
+        self.mover
+            .write_moves(&mut moves, &part.iter().map(|one| &*one.form).collect::<Vec<&[u8]>>());
         let all_references = || part.iter().flat_map(|content| content.references);
         let settled = self
+            .mover
             .warm_others(all_references(), &open)
             .and_then(|()| self.settle_contents(&mut moves, &part, &open));
         // In a pool that has stopped it is unknown whether durable metadata refer to these blocks.
@@ -136,7 +139,7 @@ impl Engine {
         settled?;
         let moved = moves.iter().filter(|one| one.state == MoveState::Made).count();
         add(&self.counters.cleaner_moved_blocks, moved as u64);
-        add(&self.counters.cleaner_moved_bytes, compressed.stored_bytes(self.block_bytes()));
+        add(&self.counters.cleaner_moved_bytes, compressed.stored_bytes(self.data.block_bytes()));
         if moved < moves.len() {
             return nothing;
         }
@@ -151,7 +154,7 @@ impl Engine {
             .flat_map(|pbn| references.of(*pbn))
             .map(|reference| reference.volume)
             .collect();
-        let mut volumes: Vec<Arc<VolumeShared>> = self.volumes().into_values().collect();
+        let mut volumes: Vec<Arc<VolumeShared>> = self.catalogue.all().into_values().collect();
         volumes.retain(|volume| ids.contains(&volume.id()));
         volumes.sort_unstable_by_key(|volume| volume.id());
         volumes
@@ -163,7 +166,7 @@ impl Engine {
         pbns: &[Pbn],
         (references, open): (&'r References, &[OpenVolume]),
     ) -> Result<Movable<'r>> {
-        self.look(|state| {
+        self.log.look(|state| {
             let (mut found, records) = (Movable::default(), state.records(pbns)?);
             let used = pbns.iter().zip(&records).filter(|(_, record)| record.references > 0);
             for (pbn, record) in used {
@@ -245,7 +248,7 @@ impl Engine {
         for (moves, contents) in
             moves.chunks_mut(SETTLED_BLOCKS).zip(contents.chunks(SETTLED_BLOCKS))
         {
-            let mut state = self.state_to_change();
+            let mut state = self.log.write();
             for (one, content) in moves.iter_mut().zip(contents) {
                 let mut records = Vec::new();
                 state.backend().records(&[one.from.pbn], &mut records)?;
@@ -262,9 +265,9 @@ impl Engine {
                     continue;
                 }
                 for record in records {
-                    self.settle_move(&mut state, first.volume, one, record.fingerprint)?;
+                    self.mover.settle_move(&mut state, first.volume, one, record.fingerprint)?;
                 }
-                self.settle_others(&mut state, others, one)?;
+                self.mover.settle_others(&mut state, others, one)?;
             }
         }
         Ok(())

@@ -8,8 +8,8 @@
 use super::best::filling_part;
 use super::empty::Emptied;
 use super::pass::{Finding, Sliding, Stage, Step};
-use crate::engine::Engine;
 use crate::engine::data::Window;
+use crate::engine::layout::SpaceCleaner;
 use crate::engine::layout::references::References;
 use crate::error::Result;
 
@@ -28,13 +28,13 @@ impl Sliding {
     }
 }
 
-impl Engine {
+impl SpaceCleaner {
     /// Begins with the search for the references of all contents.
     pub(super) fn begin_sliding(&self) -> Stage {
         self.data.begin_cleaning();
         let (_, blocks) = self.data.free_of_all();
         let whole = Window { first: 1, end: blocks as u32, used: 0, contents: 0 };
-        Stage::Finding(Finding::new(self.volumes(), vec![whole], true))
+        Stage::Finding(Finding::new(self.catalogue.all(), vec![whole], true))
     }
 
     /// Moves the next contents.
@@ -48,7 +48,7 @@ impl Engine {
         let window_end = end.min(first.saturating_add(looked_at));
         let window = Window { first, end: window_end, used: 0, contents: 0 };
         let (mut next, mut gained) = (window_end, 0);
-        let (block_bytes, is_short) = (self.block_bytes(), sliding.is_short);
+        let (block_bytes, is_short) = (self.data.block_bytes(), sliding.is_short);
         let references = &sliding.references;
         let emptied = self.empty_part(window, references, &mut |blocks, costs, (runs, goal)| {
             if runs.iter().sum::<u64>() < goal && !is_short {

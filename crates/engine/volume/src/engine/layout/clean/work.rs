@@ -2,6 +2,7 @@
 
 use super::pass::{Effort, Step};
 use crate::engine::Engine;
+use crate::engine::layout::SpaceCleaner;
 use crate::engine::stop_signal::StopSignal;
 use crate::error::Result;
 use gemelo_base::background::Step as Turn;
@@ -21,17 +22,17 @@ const REST: Duration = Duration::from_secs(10);
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     use_spare_time();
     while !stop.wait() {
-        if engine.check_writable().is_err() {
+        if engine.health.check_writable().is_err() {
             continue;
         }
         engine.tasks.cleaner.turn(|| -> Result<Turn> {
-            let is_of_use = engine.clean_if_short(stop)?;
+            let is_of_use = engine.cleaner.clean_if_short(stop)?;
             Ok(if is_of_use { Turn::more(1) } else { Turn::then_rest(0, REST) })
         });
     }
 }
 
-impl Engine {
+impl SpaceCleaner {
     /// Cleans if few blocks are free. Returns `false` if that is of no use at present.
     fn clean_if_short(&self, stop: &StopSignal) -> Result<bool> {
         let (free, blocks) = self.data.free_of_all();
@@ -41,7 +42,7 @@ impl Engine {
             return Ok(true);
         }
         // Contents that were freed and are not usable yet may be enough.
-        self.flush()?;
+        self.log.flush()?;
         self.data.free_retired();
         let mut is_short = false;
         while self.data.free_of_all().0 < 2 * least && !stop.is_raised() {
@@ -53,8 +54,8 @@ impl Engine {
                 Step::Futile | Step::End(false) | Step::Waits => return Ok(false),
                 Step::End(true) | Step::Saved(_) | Step::Moved | Step::Asked => {}
             }
-            self.flush()?;
-            self.reclaim_all();
+            self.log.flush()?;
+            self.data.await_retired();
             self.data.give_surplus();
         }
         Ok(true)
@@ -62,7 +63,7 @@ impl Engine {
 
     /// Gives the memory of an unfinished pass back that is not needed any more.
     fn forget_pass(&self, is_done: bool) {
-        if is_done && let Some(mut cleaner) = self.cleaner.try_lock() {
+        if is_done && let Some(mut cleaner) = self.pass.try_lock() {
             cleaner.forget();
         }
     }
@@ -72,7 +73,7 @@ impl Engine {
     fn clean_a_part(&self, wanted: u64, stop: &StopSignal) -> Result<Step> {
         let mut saved = 0;
         loop {
-            let step = self.clean_step(&mut self.cleaner.lock(), Effort::Background, wanted)?;
+            let step = self.clean_step(&mut self.pass.lock(), Effort::Background, wanted)?;
             match step {
                 Step::Saved(bytes) => saved += bytes,
                 Step::Moved | Step::Asked => {}

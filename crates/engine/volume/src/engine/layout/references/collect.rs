@@ -1,7 +1,8 @@
 //! Collects references by walks over the maps.
 
 use super::{MAX_OF_BLOCK, MAX_REFERENCES, Reference, References};
-use crate::engine::{Engine, VolumeShared};
+use crate::engine::VolumeShared;
+use crate::engine::layout::Mover;
 use crate::error::Result;
 use gemelo_format::{Lbn, Pbn, VolumeId};
 use std::sync::Arc;
@@ -14,14 +15,14 @@ const PIECE_BLOCKS: u64 = 64;
 pub(in crate::engine::layout) type AddTo<'a> =
     (&'a mut Vec<Reference>, &'a dyn Fn(Pbn) -> bool, &'a dyn Fn(u32) -> bool);
 
-impl Engine {
+impl Mover {
     /// Collects the references of shared blocks of all volumes, until `go_on` returns an error.
     pub(in crate::engine::layout) fn shared_references(
         &self,
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<References> {
         let mut all = Vec::new();
-        for volume in self.volumes().into_values() {
+        for volume in self.catalogue.all().into_values() {
             let mut next = Some(Lbn(0));
             while let Some(from) = next.filter(|_| all.len() < MAX_REFERENCES) {
                 go_on()?;
@@ -47,12 +48,12 @@ impl Engine {
     ) -> Result<Option<Lbn>> {
         // A volume that has become smaller may still map LBNs beyond its end, which nothing changes
         // but their removal. A block with such a reference has one that is not known here.
-        let end = Lbn(self.blocks_of(volume));
-        let Some(first) = self.next_mapped(volume.id(), from, end)? else { return Ok(None) };
+        let end = Lbn(volume.blocks());
+        let Some(first) = self.log.next_mapped(volume.id(), from, end)? else { return Ok(None) };
         let next = first.0.saturating_add(PIECE_BLOCKS).min(end.0);
         assert!(first < end, "a reference beyond the end of its volume");
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-        let wanted = self.look(|state| {
+        let wanted = self.log.look(|state| {
             let places = state.places(volume.id(), &lbns)?;
             let pbns: Vec<(Lbn, Pbn)> = lbns
                 .iter()
@@ -85,7 +86,7 @@ impl Engine {
         if ids.iter().all(|id| *id == except) {
             return Vec::new();
         }
-        let mut volumes: Vec<Arc<VolumeShared>> = self.volumes().into_values().collect();
+        let mut volumes: Vec<Arc<VolumeShared>> = self.catalogue.all().into_values().collect();
         volumes.retain(|volume| volume.id() != except && ids.binary_search(&volume.id()).is_ok());
         volumes.sort_unstable_by_key(|volume| volume.id());
         volumes

@@ -1,8 +1,13 @@
 //! Waiting for free blocks when the data store has too few.
 
-use super::Engine;
 use super::layout::{Effort, Step};
+use crate::engine::data::DataPath;
+use crate::engine::health::Health;
+use crate::engine::layout::SpaceCleaner;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
 use crate::error::Result;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Waits of a write that finds the store full, for blocks that are being freed: short ones first,
@@ -12,9 +17,6 @@ const SHORT_WAITS: u32 = 100;
 const SHORT_WAIT: Duration = Duration::from_micros(100);
 const MAX_WAITS: u32 = 30_000;
 const WAIT: Duration = Duration::from_millis(1);
-/// Waits of the collector for requests that still read freed blocks: 0.1 s in all. Its next round
-/// finds blocks that are freed later.
-const MAX_COLLECTOR_WAITS: u32 = 100;
 /// A write fails after the cleaner has worked for it as often in a row and no block became free.
 const MAX_FUTILE_CLEANINGS: u32 = 16;
 /// Blocks that a write cleans beyond those that it needs, so that the next ones find some.
@@ -27,8 +29,6 @@ const CLEANED_PART: u64 = 64;
 const MAX_SLID_BLOCKS: u64 = 1024;
 /// Passes of the cleaner for a write that wait for contents of a domain to come back.
 const MAX_ASKED: u32 = 3;
-/// Waits for them, of 1 ms each.
-const MAX_COMING_WAITS: u32 = 1000;
 
 /// Counts of blocks that are free, or may soon be.
 struct Supply {
@@ -52,7 +52,24 @@ enum Cleaning {
     Nothing,
 }
 
-impl Engine {
+/// Waits for free blocks; see the module.
+pub(crate) struct Reclaimer {
+    pub(in crate::engine) data: Arc<DataPath>,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) cleaner: Arc<SpaceCleaner>,
+}
+
+impl Reclaimer {
+    pub(in crate::engine) fn new(common: &Common, cleaner: &Arc<SpaceCleaner>) -> Self {
+        Self {
+            data: Arc::clone(&common.data),
+            log: Arc::clone(&common.log),
+            health: Arc::clone(&common.health),
+            cleaner: Arc::clone(cleaner),
+        }
+    }
+
     /// Counts the blocks that can be had, all at one instant.
     fn supply(&self) -> Supply {
         // Blocks that are being discarded are free.
@@ -79,7 +96,7 @@ impl Engine {
         let wanted = wanted as u64;
         let (mut most_free, mut futile) = (0, 0);
         for number in 0..MAX_WAITS {
-            self.check_writable()?;
+            self.health.check_writable()?;
             let supply = self.supply();
             let goal = wanted.min(supply.free + supply.uncommitted + supply.others);
             if supply.free >= goal {
@@ -112,22 +129,22 @@ impl Engine {
         if !self.data.is_packed() {
             return Ok(Cleaning::Nothing);
         }
-        let Some(mut cleaner) = self.cleaner.try_lock() else {
+        let Some(mut cleaner) = self.cleaner.pass.try_lock() else {
             gemelo_base::pause(WAIT);
             return Ok(Cleaning::Waited);
         };
         let (_, blocks) = self.data.free_of_all();
-        let goal_bytes = (wanted + CLEANED_AHEAD) * self.block_bytes() as u64;
+        let goal_bytes = (wanted + CLEANED_AHEAD) * self.data.block_bytes() as u64;
         let (aim, mut saved_bytes) = (wanted.max(blocks / CLEANED_PART), 0);
         let (mut is_durable, mut effort, mut asked) = (false, Effort::Full, 0);
         while saved_bytes < goal_bytes {
-            match self.clean_step(&mut cleaner, effort, aim)? {
+            match self.cleaner.clean_step(&mut cleaner, effort, aim)? {
                 Step::Saved(bytes) => saved_bytes += bytes,
                 Step::Moved => is_durable = false,
                 Step::Asked => {}
                 Step::Waits if asked < MAX_ASKED => {
                     asked += 1;
-                    self.await_coming_back();
+                    self.data.await_coming_back();
                 }
                 Step::Waits => return Ok(Cleaning::Nothing),
                 Step::Futile if effort == Effort::Full && blocks <= MAX_SLID_BLOCKS => {
@@ -138,8 +155,8 @@ impl Engine {
                 Step::End(false) => {}
                 // The blocks that were emptied become the cleaner's when that is durable.
                 Step::NoRoom if !is_durable => {
-                    self.flush()?;
-                    self.reclaim_all();
+                    self.log.flush()?;
+                    self.data.await_retired();
                     is_durable = true;
                 }
                 // There may be room for a smaller one.
@@ -149,25 +166,5 @@ impl Engine {
             }
         }
         Ok(Cleaning::Done)
-    }
-
-    /// Waits for a limited time until it is decided about contents that were asked for.
-    pub(super) fn await_coming_back(&self) {
-        for _ in 0..MAX_COMING_WAITS {
-            if !self.data.is_coming_back() {
-                return;
-            }
-            gemelo_base::pause(WAIT);
-        }
-    }
-
-    /// Waits for a limited time until no request reads freed blocks any more.
-    pub(crate) fn reclaim_all(&self) {
-        for _ in 0..MAX_COLLECTOR_WAITS {
-            if self.data.free_retired() == 0 {
-                return;
-            }
-            gemelo_base::pause(WAIT);
-        }
     }
 }

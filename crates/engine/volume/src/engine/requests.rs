@@ -4,13 +4,21 @@
 use super::checked::Waiting;
 use super::item::{Item, Source};
 use super::read::Read;
-use super::{Engine, Range, VolumeShared};
+use super::{Range, VolumeShared};
 use crate::counters::add;
+use crate::engine::checked::Reader;
+use crate::engine::health::Health;
+use crate::engine::layout::Ticker;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
+use crate::engine::tasks::Tasks;
+use crate::engine::write::Writer;
 use crate::error::VolumeError;
-use gemelo_base::with_causes;
+use gemelo_base::{Clock, with_causes};
 use gemelo_device::{DeviceError, Durability, Operation, Request};
-use gemelo_format::{DedupMode, Lbn};
+use gemelo_format::{DedupMode, Lbn, Superblock};
 use std::ops;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Most requests of a segment. Comparing each with each is cheap up to this number.
@@ -78,7 +86,37 @@ const fn is_immediate(operation: &Operation<'_>) -> bool {
     )
 }
 
-impl Engine {
+/// Executes requests; see the module.
+pub(crate) struct Requests {
+    pub(in crate::engine) reader: Arc<Reader>,
+    pub(in crate::engine) writer: Writer,
+    pub(in crate::engine) log: Arc<Log>,
+    pub(in crate::engine) health: Arc<Health>,
+    pub(in crate::engine) clock: Arc<dyn Clock>,
+    pub(in crate::engine) ticker: Arc<Ticker>,
+    pub(in crate::engine) tasks: Arc<Tasks>,
+    pub(in crate::engine) superblock: Superblock,
+}
+
+impl Requests {
+    pub(in crate::engine) fn new(
+        common: &Common,
+        reader: &Arc<Reader>,
+        writer: Writer,
+        ticker: &Arc<Ticker>,
+    ) -> Self {
+        Self {
+            reader: Arc::clone(reader),
+            writer,
+            log: Arc::clone(&common.log),
+            health: Arc::clone(&common.health),
+            clock: Arc::clone(&common.clock),
+            ticker: Arc::clone(ticker),
+            tasks: Arc::clone(&common.tasks),
+            superblock: common.superblock.clone(),
+        }
+    }
+
     /// Executes a batch.
     pub(crate) fn execute(&self, volume: &VolumeShared, batch: &mut [Request<'_>]) {
         self.execute_segments(volume, batch, Waiting::All);
@@ -174,15 +212,15 @@ impl Engine {
         let mut left = Vec::new();
         if !reads.is_empty() {
             let failed = |number, error| failed(number, &error);
-            left = self.read_all(volume, &mut reads, waiting, failed);
+            left = self.reader.read(volume, &mut reads, waiting, failed);
         }
         for (number, blocks) in &changes.unmaps {
-            if let Err(error) = self.unmap(volume, blocks.clone()) {
+            if let Err(error) = self.writer.unmap(volume, blocks.clone()) {
                 failed(*number, &error);
             }
         }
         for items in changes.items.chunks(MAX_ITEMS) {
-            self.write_items(volume, items, &mut failed);
+            self.writer.write(volume, items, &mut failed);
         }
         if !changes.items.is_empty() {
             self.mark_written(volume, &changes.items);
@@ -203,7 +241,7 @@ impl Engine {
     /// Tells the arranger and the finder of blocks that were written.
     fn mark_written(&self, volume: &VolumeShared, items: &[Item<'_>]) {
         let lbns = items.iter().map(|item| item.lbn);
-        volume.marks().mark(self.blocks_of(volume), lbns.clone(), self.ticker.now());
+        volume.marks().mark(volume.blocks(), lbns.clone(), self.ticker.now());
         if volume.mode() == DedupMode::Offline {
             volume.dirty().mark(lbns, self.clock.now_ns());
         }
@@ -228,7 +266,8 @@ impl Engine {
         if volume.read_only() {
             return Err(DeviceError::ReadOnly);
         }
-        self.check_writable()
+        self.health
+            .check_writable()
             .map_err(|error| error.for_device(u64::from(self.superblock.block_bytes)))
     }
 
@@ -243,7 +282,7 @@ impl Engine {
         let is_flush = |request: &Request<'_>| matches!(request.operation, Operation::Flush);
         if has_immediate || segment.iter().any(is_flush) {
             add(&volume.counters().flushes, 1);
-            if let Err(error) = self.flush() {
+            if let Err(error) = self.log.flush() {
                 for request in segment.iter_mut() {
                     if request.outcome.is_ok()
                         && (is_flush(request) || is_immediate(&request.operation))
@@ -267,7 +306,7 @@ impl Engine {
         let errors = segment.iter().filter_map(|request| request.outcome.as_ref().err());
         let mut of_disks =
             errors.filter(|error| matches!(error, DeviceError::Io(_) | DeviceError::NoSpace));
-        if let Some(error) = of_disks.next().filter(|_| self.check_writable().is_ok()) {
+        if let Some(error) = of_disks.next().filter(|_| self.health.check_writable().is_ok()) {
             self.tasks.requests.note_failure(self.clock.now_ns(), with_causes(error));
         }
     }
