@@ -5,7 +5,7 @@ use crate::foreign::ForeignRead;
 use crate::record::{BlockState, Place};
 use crate::shared::Shared;
 use gemelo_base::{Classified, FailureKind};
-use gemelo_format::{Fingerprint, FormatError, Pbn};
+use gemelo_format::{Fingerprint, Pbn};
 use gemelo_store::{
     ContentComparison, ContentRead, ContentWrite, EachPbn, FreeVeto, LentContent, ReadCache, Store,
     StoreRoom, StoreSetUp, VetoedStore, compare_by_reading,
@@ -109,61 +109,15 @@ impl SharedStore {
 }
 
 impl StoreSetUp for SharedStore {
-    fn blocks(&self) -> io::Result<u64> {
-        self.below.blocks()
-    }
-
-    fn enlarge(&self, blocks: u64) -> io::Result<()> {
-        self.below.enlarge(blocks)
-    }
-
-    fn write_labels(&self) -> Result<(), FormatError> {
-        self.below.write_labels()
-    }
-
-    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
-        self.below.check_labels()
-    }
-
-    fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
-        self.below.content_of_form(pbn, form)
-    }
-
-    fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
-        self.below.write_forms(forms)
-    }
+    gemelo_store::forward_to!(below: blocks, enlarge, write_labels, check_labels, content_of_form, write_forms);
 }
 
 impl StoreRoom for SharedStore {
-    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
-        self.below.reserve(writes);
-    }
-
-    fn wants_reserve_ahead(&self) -> bool {
-        self.below.wants_reserve_ahead()
-    }
-
-    fn reserve_ahead(&self) {
-        self.below.reserve_ahead();
-    }
-
-    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        self.below.discard(first, count)
-    }
-
-    fn min_discard_blocks(&self) -> u32 {
-        self.below.min_discard_blocks()
-    }
-
-    fn allocated_bytes(&self) -> Option<u64> {
-        self.below.allocated_bytes()
-    }
+    gemelo_store::forward_to!(below: reserve, wants_reserve_ahead, reserve_ahead, discard, min_discard_blocks, allocated_bytes);
 }
 
 impl Store for SharedStore {
-    fn block_bytes(&self) -> usize {
-        self.below.block_bytes()
-    }
+    gemelo_store::forward_to!(below: block_bytes);
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
         self.read_by(reads, |list| self.below.read(list), self.cache.as_deref());

@@ -10,6 +10,9 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+#[macro_use]
+mod forward;
+
 mod block;
 mod buffer;
 mod cache;
@@ -40,7 +43,9 @@ pub use packed::{
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 
 use gemelo_disk::Disk;
-use gemelo_format::{FormatError, Pbn, Superblock};
+pub use gemelo_format::{FormatError, Pbn};
+
+use gemelo_format::Superblock;
 use std::io;
 use std::sync::Arc;
 

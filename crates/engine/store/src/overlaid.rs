@@ -2,12 +2,10 @@
 
 use crate::request::read_below;
 use crate::{
-    ContentComparison, ContentRead, ContentWrite, LentContent, Store, StoreRoom, StoreSetUp,
-    compare_by_reading,
+    ContentComparison, ContentRead, LentContent, Store, StoreRoom, StoreSetUp, compare_by_reading,
 };
-use gemelo_format::{FormatError, Pbn};
+use gemelo_format::Pbn;
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
 /// Contents in memory, by the PBN of the block that they stand for.
@@ -45,61 +43,15 @@ impl OverlaidStore {
 }
 
 impl StoreSetUp for OverlaidStore {
-    fn blocks(&self) -> io::Result<u64> {
-        self.below.blocks()
-    }
-
-    fn enlarge(&self, blocks: u64) -> io::Result<()> {
-        self.below.enlarge(blocks)
-    }
-
-    fn write_labels(&self) -> Result<(), FormatError> {
-        self.below.write_labels()
-    }
-
-    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
-        self.below.check_labels()
-    }
-
-    fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
-        self.below.content_of_form(pbn, form)
-    }
-
-    fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
-        self.below.write_forms(forms)
-    }
+    forward_to!(below: blocks, enlarge, write_labels, check_labels, content_of_form, write_forms);
 }
 
 impl StoreRoom for OverlaidStore {
-    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        self.below.discard(first, count)
-    }
-
-    fn min_discard_blocks(&self) -> u32 {
-        self.below.min_discard_blocks()
-    }
-
-    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
-        self.below.reserve(writes);
-    }
-
-    fn wants_reserve_ahead(&self) -> bool {
-        self.below.wants_reserve_ahead()
-    }
-
-    fn reserve_ahead(&self) {
-        self.below.reserve_ahead();
-    }
-
-    fn allocated_bytes(&self) -> Option<u64> {
-        self.below.allocated_bytes()
-    }
+    forward_to!(below: discard, min_discard_blocks, reserve, wants_reserve_ahead, reserve_ahead, allocated_bytes);
 }
 
 impl Store for OverlaidStore {
-    fn block_bytes(&self) -> usize {
-        self.below.block_bytes()
-    }
+    forward_to!(below: block_bytes, write, sync);
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
         self.read_by(reads, |list| self.below.read(list));
@@ -115,14 +67,6 @@ impl Store for OverlaidStore {
 
     fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
         Vec::new()
-    }
-
-    fn write(&self, writes: &mut [ContentWrite<'_>]) {
-        self.below.write(writes);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.below.sync()
     }
 
     fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {

@@ -47,7 +47,7 @@ use crate::{
 };
 use gemelo_base::Clock;
 use gemelo_base::panics;
-use gemelo_format::{FormatError, Pbn};
+use gemelo_format::Pbn;
 use shared::Shared;
 use state::ContentKey;
 use std::io;
@@ -276,25 +276,7 @@ fn fail(writes: &mut [ContentWrite<'_>], error: impl Fn() -> io::Error) {
 }
 
 impl StoreSetUp for WriteBuffer {
-    fn blocks(&self) -> io::Result<u64> {
-        self.shared.store.blocks()
-    }
-
-    fn enlarge(&self, blocks: u64) -> io::Result<()> {
-        self.shared.store.enlarge(blocks)
-    }
-
-    fn write_labels(&self) -> Result<(), FormatError> {
-        self.shared.store.write_labels()
-    }
-
-    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
-        self.shared.store.check_labels()
-    }
-
-    fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
-        self.shared.store.content_of_form(pbn, form)
-    }
+    forward_to!(shared.store: blocks, enlarge, write_labels, check_labels, content_of_form);
 
     fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
         let written = self.shared.store.write_forms(forms);
@@ -304,37 +286,17 @@ impl StoreSetUp for WriteBuffer {
 }
 
 impl StoreRoom for WriteBuffer {
+    forward_to!(shared.store: allocated_bytes, min_discard_blocks, reserve, wants_reserve_ahead, reserve_ahead);
+
     /// Waits until none of these PBNs is being written, and forgets their contents.
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
         self.shared.forget(first, count)?;
         self.shared.store.discard(first, count)
     }
-
-    fn allocated_bytes(&self) -> Option<u64> {
-        self.shared.store.allocated_bytes()
-    }
-
-    fn min_discard_blocks(&self) -> u32 {
-        self.shared.store.min_discard_blocks()
-    }
-
-    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
-        self.shared.store.reserve(writes);
-    }
-
-    fn wants_reserve_ahead(&self) -> bool {
-        self.shared.store.wants_reserve_ahead()
-    }
-
-    fn reserve_ahead(&self) {
-        self.shared.store.reserve_ahead();
-    }
 }
 
 impl Store for WriteBuffer {
-    fn block_bytes(&self) -> usize {
-        self.shared.store.block_bytes()
-    }
+    forward_to!(shared.store: block_bytes);
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
         self.read_cached(reads, Purpose::Wait);

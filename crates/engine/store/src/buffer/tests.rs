@@ -12,6 +12,7 @@ use super::*;
 use crate::compare_by_reading;
 use gemelo_base::locks::{Condvar, Mutex};
 use gemelo_base::{ManualClock, random::Random};
+use gemelo_format::FormatError;
 use std::collections::{BTreeMap, BTreeSet};
 
 const BLOCK: usize = 512;

@@ -23,7 +23,7 @@ use crate::{
     compare_by_reading, write_blocks,
 };
 use gemelo_base::locks::Mutex;
-use gemelo_format::{Compression, FormatError, PackedPlace, Pbn, PoolSeed, Superblock};
+use gemelo_format::{Compression, PackedPlace, Pbn, PoolSeed, Superblock};
 pub use image::{PackedCount, packed_blocks};
 use image::{find_form, form_into, is_apart};
 use patches::Patches;
@@ -139,21 +139,7 @@ impl PackedStore {
 }
 
 impl StoreSetUp for PackedStore {
-    fn blocks(&self) -> io::Result<u64> {
-        self.below.blocks()
-    }
-
-    fn enlarge(&self, blocks: u64) -> io::Result<()> {
-        self.below.enlarge(blocks)
-    }
-
-    fn write_labels(&self) -> Result<(), FormatError> {
-        self.below.write_labels()
-    }
-
-    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
-        self.below.check_labels()
-    }
+    forward_to!(below: blocks, enlarge, write_labels, check_labels);
 
     fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
         if PackedPlace::of(pbn).is_whole() {
@@ -202,32 +188,12 @@ impl StoreSetUp for PackedStore {
 
 /// Space is that of blocks, by their numbers.
 impl StoreRoom for PackedStore {
-    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
-        self.below.reserve(writes);
-    }
-
-    fn wants_reserve_ahead(&self) -> bool {
-        self.below.wants_reserve_ahead()
-    }
-
-    fn reserve_ahead(&self) {
-        self.below.reserve_ahead();
-    }
-
-    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        self.below.discard(first, count)
-    }
-
-    fn min_discard_blocks(&self) -> u32 {
-        self.below.min_discard_blocks()
-    }
-
-    fn allocated_bytes(&self) -> Option<u64> {
-        self.below.allocated_bytes()
-    }
+    forward_to!(below: reserve, wants_reserve_ahead, reserve_ahead, discard, min_discard_blocks, allocated_bytes);
 }
 
 impl Store for PackedStore {
+    forward_to!(below: sync);
+
     fn block_bytes(&self) -> usize {
         self.reader.block_bytes
     }
@@ -275,9 +241,5 @@ impl Store for PackedStore {
 
     fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
         compare_by_reading(self, comparisons);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.below.sync()
     }
 }
