@@ -15,7 +15,7 @@ use crate::engine::tasks::Tasks;
 use crate::engine::write::Writer;
 use crate::error::VolumeError;
 use gemelo_base::{Clock, with_causes};
-use gemelo_device::{DeviceError, Durability, Operation, Request};
+use gemelo_device::{Claim, DeviceError, Durability, Operation, Request};
 use gemelo_format::{DedupMode, Lbn, Superblock};
 use std::ops;
 use std::sync::Arc;
@@ -27,20 +27,6 @@ const MAX_REQUESTS: usize = 128;
 /// much longer; the lists of a write of 4 MiB stay in the processor's cache.
 const MAX_ITEMS: usize = 1024;
 
-#[derive(Clone, Copy)]
-struct Claim {
-    blocks: (u64, u64),
-    is_change: bool,
-}
-
-impl Claim {
-    const fn conflicts(self, other: Self) -> bool {
-        (self.is_change || other.is_change)
-            && self.blocks.0 < other.blocks.1
-            && other.blocks.0 < self.blocks.1
-    }
-}
-
 /// The blocks of a segment, a bit each, by their numbers modulo that of the bits. Most requests
 /// have blocks of their own bits, and need not be compared with all others.
 #[derive(Default)]
@@ -48,8 +34,8 @@ struct ClaimedBlocks([u64; 8]);
 
 impl ClaimedBlocks {
     /// Adds the blocks of a request. Returns whether earlier ones may have some of them.
-    fn add(&mut self, claim: Claim) -> bool {
-        let (first, end) = claim.blocks;
+    fn add(&mut self, blocks: &ops::Range<u64>) -> bool {
+        let (first, end) = (blocks.start, blocks.end);
         let (words, bits) = (self.0.len() as u64, u64::from(u64::BITS));
         let mut may_conflict = false;
         for block in first..end.min(first.saturating_add(words * bits)) {
@@ -163,12 +149,9 @@ impl Requests {
         let mut claims: Vec<Claim> = Vec::with_capacity(batch.len().min(MAX_REQUESTS));
         let mut claimed = ClaimedBlocks::default();
         for request in batch.iter().take(MAX_REQUESTS) {
-            let Some(range) = range_of(&request.operation) else { break };
-            let (offset, length) = (range.offset, range.length.min(u64::MAX - range.offset));
-            let blocks = Range { offset, length }.blocks(block_bytes);
-            let is_change = !matches!(request.operation, Operation::Read { .. });
-            let claim = Claim { blocks: (blocks.start, blocks.end), is_change };
-            if claimed.add(claim) && claims.iter().any(|earlier| earlier.conflicts(claim)) {
+            let claim = request.operation.claim().in_blocks(block_bytes);
+            let Some(blocks) = claim.range() else { break };
+            if claimed.add(blocks) && claims.iter().any(|earlier| claim.waits_for(earlier)) {
                 break;
             }
             claims.push(claim);

@@ -40,6 +40,29 @@ impl Claim {
         }
     }
 
+    /// Returns the claim on the whole blocks that the request touches, in numbers of blocks.
+    #[must_use]
+    pub fn in_blocks(self, block_bytes: u64) -> Self {
+        let blocks = |range: Range<u64>| match range.is_empty() {
+            true => 0..0,
+            false => range.start / block_bytes..range.end.div_ceil(block_bytes),
+        };
+        match self {
+            Self::Read(range) => Self::Read(blocks(range)),
+            Self::Change { range, is_durable } => Self::Change { range: blocks(range), is_durable },
+            Self::Flush => Self::Flush,
+        }
+    }
+
+    /// What the request touches; `None` for a flush.
+    #[must_use]
+    pub const fn range(&self) -> Option<&Range<u64>> {
+        match self {
+            Self::Read(range) | Self::Change { range, .. } => Some(range),
+            Self::Flush => None,
+        }
+    }
+
     /// Returns whether this request must wait until a read of these bytes has ended.
     pub(super) fn waits_for_read(&self, read: &Range<u64>) -> bool {
         matches!(self, Self::Change { range, .. } if touch(range, read))
@@ -49,6 +72,17 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_one_block_are_one_claim_on_blocks() {
+        let write = |range| Claim::Change { range, is_durable: false }.in_blocks(512);
+        assert_eq!(write(511..513).range(), Some(&(0..2)));
+        assert!(write(0..10).waits_for(&write(500..512)));
+        assert!(write(0..10).waits_for(&Claim::Read(511..512).in_blocks(512)));
+        assert!(!write(0..512).waits_for(&write(512..513)));
+        assert!(!write(512..512).waits_for(&write(0..4096)), "nothing is written");
+        assert_eq!(Claim::Flush.in_blocks(512), Claim::Flush);
+    }
 
     #[test]
     fn requests_of_one_range_keep_their_order_and_a_flush_covers_changes() {
