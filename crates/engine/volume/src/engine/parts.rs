@@ -9,6 +9,7 @@ use super::health::{Health, PanicWatch};
 use super::layout::{Cleaner, Ticker};
 use super::locks::{OrderedMutex, QuickRead, QuickWrite, Rank};
 use super::log::{JournalStats, Log, LogParts, State};
+use super::near::NearBudget;
 use super::shared::VolumeSettings;
 use super::tasks::Tasks;
 use crate::counters::{PoolActivity, PoolCounters};
@@ -45,6 +46,7 @@ pub(crate) struct Engine {
     pub(super) damages: Damages,
     pub(super) tasks: Tasks,
     pub(super) finder: FinderControl,
+    pub(super) near_budget: NearBudget,
     pub(super) cleaner: OrderedMutex<Cleaner>,
 }
 
@@ -129,6 +131,7 @@ impl Engine {
             health,
             tasks,
             finder: FinderControl::default(),
+            near_budget: NearBudget::default(),
         }
     }
 

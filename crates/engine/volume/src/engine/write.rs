@@ -113,7 +113,8 @@ impl Engine {
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
-        let taken = self.data.take(&plan.fresh_contents(), volume.compression())?;
+        let near = self.near_places(volume, &plan);
+        let taken = self.data.take(&plan.fresh_contents(), volume.compression(), &near)?;
         let Some((taken, _taken)) = taken else { return Ok(Pass::Full(wanted)) };
         let ticket = self.ticket_of(mode, &taken);
         plan.place(&taken);
