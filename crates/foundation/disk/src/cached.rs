@@ -106,24 +106,27 @@ fn range_of(run: &[DiskRead<'_>]) -> Range<u64> {
 /// Asks the kernel to read ranges, near ones together. It does not wait, and a refusal only costs
 /// time.
 fn start(file: &File, ranges: impl Iterator<Item = Range<u64>>) {
-    let ask = |range: &Range<u64>| {
+    for range in near_together(ranges) {
         if let Some(bytes) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
             let _ = rustix::fs::fadvise(file, range.start, Some(bytes), Advice::WillNeed);
         }
-    };
-    let mut asked: Option<Range<u64>> = None;
-    for range in ranges {
-        match &mut asked {
-            Some(before) if is_near(before, &range) => before.end = before.end.max(range.end),
-            _ => asked.replace(range).iter().for_each(ask),
-        }
     }
-    asked.iter().for_each(ask);
 }
 
-/// Returns whether a range begins at or right behind another one.
-const fn is_near(before: &Range<u64>, next: &Range<u64>) -> bool {
-    before.start <= next.start && next.start <= before.end.saturating_add(MAX_GAP_BYTES)
+/// Makes one range of those that begin at or right behind the one before.
+fn near_together(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut together: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        let is_near = |before: &&mut Range<u64>| {
+            let reach = before.end.saturating_add(MAX_GAP_BYTES);
+            (before.start..=reach).contains(&range.start)
+        };
+        match together.last_mut().filter(is_near) {
+            Some(before) => before.end = before.end.max(range.end),
+            None => together.push(range),
+        }
+    }
+    together
 }
 
 /// Reads a run by one system call, or each part alone if that fails.
@@ -280,35 +283,18 @@ mod tests {
         assert!(buffers == [[7; PAGE], [8; PAGE], [30; PAGE]]);
     }
 
-    /// Ranges that lie near one another are one read of the medium.
     #[test]
-    fn what_lies_between_near_ranges_is_read_with_them() {
-        let range = |first: u64, end: u64| first << 10..end << 10;
-        assert!(is_near(&range(8, 12), &range(12, 16)));
-        assert!(is_near(&range(8, 12), &range(28, 32)));
-        assert!(is_near(&range(8, 12), &range(8, 9)));
-        assert!(!is_near(&range(8, 12), &range(29, 32)));
-        assert!(!is_near(&range(8, 12), &range(4, 8)));
-        let file = cold_file();
-        let ranges = [range(16, 20), range(28, 32), range(160, 164)];
-        start(&file, ranges.into_iter());
-        let mut buffers = vec![[0; PAGE]; 3];
-        loop {
-            // Page 5 is between the first two ranges, and page 30 is not near any.
-            let mut requests = list(&mut buffers, &[5, 40, 30]);
-            let near = preadv(&file, &mut requests[..1], ReadWriteFlags::NOWAIT);
-            let asked = preadv(&file, &mut requests[1..2], ReadWriteFlags::NOWAIT);
-            if near == Err(Errno::OPNOTSUPP) {
-                eprintln!("skipped: the file system of the sources has no reads without waiting");
-                return;
-            }
-            if (near, asked) == (Ok(()), Ok(())) {
-                let far = preadv(&file, &mut requests[2..], ReadWriteFlags::NOWAIT);
-                assert_eq!(far, Err(Errno::AGAIN));
-                return;
-            }
-            std::thread::yield_now();
-        }
+    fn near_ranges_are_one_read_of_the_medium() {
+        let together = |ranges: &[(u64, u64)]| {
+            let ranges = ranges.iter().map(|(first, end)| first << 10..end << 10);
+            let together = near_together(ranges).into_iter();
+            together.map(|range| (range.start >> 10, range.end >> 10)).collect::<Vec<_>>()
+        };
+        assert_eq!(together(&[]), []);
+        assert_eq!(together(&[(8, 12), (12, 16), (32, 36)]), [(8, 36)]);
+        assert_eq!(together(&[(8, 12), (29, 32), (33, 34)]), [(8, 12), (29, 34)]);
+        assert_eq!(together(&[(8, 12), (4, 8)]), [(8, 12), (4, 8)], "not in order");
+        assert_eq!(together(&[(8, 12), (8, 9)]), [(8, 12)], "the same block twice");
     }
 
     /// After a start without a wait, the page becomes cached although nobody reads it.
