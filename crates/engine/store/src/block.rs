@@ -46,20 +46,22 @@ impl BlockStore {
         Self::offset_of(pbn, self.superblock.block_bytes)
     }
 
-    /// Reads by a list of requests to the disk.
+    /// Reads by a list of requests to the disk, in the order of their places: contents that lie side
+    /// by side are then one run, whatever the order of their LBNs.
     fn read_by(&self, reads: &mut [ContentRead<'_>], read_disk: impl FnOnce(&mut [DiskRead<'_>])) {
-        let mut list: Vec<DiskRead<'_>> = Vec::with_capacity(reads.len());
-        for read in reads.iter_mut() {
-            let offset = self.offset(read.pbn) + read.within as u64;
-            assert!(read.within + read.buffer.len() <= self.block_bytes(), "one content is read");
-            list.push(DiskRead::new(offset, read.buffer));
+        let mut sorted: Vec<&mut ContentRead<'_>> = reads.iter_mut().collect();
+        sorted.sort_by_key(|read| (read.pbn, read.within));
+        let mut outcomes = Vec::with_capacity(sorted.len());
+        let mut list: Vec<DiskRead<'_>> = Vec::with_capacity(sorted.len());
+        for read in sorted {
+            let ContentRead { pbn, within, buffer, outcome, .. } = read;
+            assert!(*within + buffer.len() <= self.block_bytes(), "one content is read");
+            list.push(DiskRead::new(self.offset(*pbn) + *within as u64, buffer));
+            outcomes.push(outcome);
         }
         read_disk(&mut list);
-        let outcomes: Vec<io::Result<()>> = list.into_iter().map(|read| read.outcome).collect();
-        assert_eq!(outcomes.len(), reads.len(), "each read has an outcome");
-        for (read, outcome) in reads.iter_mut().zip(outcomes) {
-            read.outcome = outcome;
-        }
+        assert_eq!(list.len(), outcomes.len(), "each read has an outcome");
+        outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
     }
 
     /// Offsets in bytes of the label, which is block 0, and of its copy, which is the block named

@@ -29,6 +29,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Most lanes of a client.
 const MAX_LANES: usize = 16;
 
+/// Length in bytes from which on the processor's time for a read, to copy, check and send it, is
+/// more than handing it to another thread takes.
+const LONG_READ_BYTES: u64 = 256 << 10;
+
+/// Lanes that execute long reads, also if one is enough to wait for the device.
+const LONG_READERS: usize = 2;
+
 /// The side of a front end that lanes need of a client. Several threads call its methods at the
 /// same time.
 pub trait LaneClient: Send + Sync + 'static {
@@ -210,9 +217,15 @@ impl<C: LaneClient> Lanes<C> {
         refused
     }
 
+    /// Returns the most lanes that execute kept reads while the next one has this number of bytes.
+    fn max_readers_of(&self, bytes: u64) -> usize {
+        let least = if bytes >= LONG_READ_BYTES { LONG_READERS } else { 1 };
+        self.max_readers.max(least)
+    }
+
     /// Opens a lane for kept reads, with room for one of this number of bytes if it is granted.
     fn open_reader(&self, state: &mut State<C>, bytes: u64) -> Option<Reader<C>> {
-        if state.readers() >= self.max_readers {
+        if state.readers() >= self.max_readers_of(bytes) {
             return None;
         }
         let mut lane = self.open_locked(state)?;
@@ -229,8 +242,8 @@ impl<C: LaneClient> Lanes<C> {
         self.client.clear(&mut lane.batch);
         let mut state = self.lock();
         state.end(number);
-        let has_place = state.readers() < self.max_readers;
-        let Some(bytes) = state.front_bytes().filter(|_| has_place) else {
+        let has_place = |bytes: &u64| state.readers() < self.max_readers_of(*bytes);
+        let Some(bytes) = state.front_bytes().filter(has_place) else {
             return self.release(state, lane);
         };
         let room = self.client.make_room(&mut lane.batch, bytes);

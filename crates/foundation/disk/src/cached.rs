@@ -12,11 +12,15 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Slices that one system call takes (`IOV_MAX` of Linux).
 pub(crate) const MAX_SLICES: usize = 1024;
+/// Longest gap between two ranges that the medium reads as one. A disk of 50,000 scattered reads
+/// and 1 GB a second takes as long for 20 KiB as for one read more.
+const MAX_GAP_BYTES: u64 = 16 << 10;
 
 /// The way of a disk's reads.
 #[derive(Debug, Default)]
@@ -41,7 +45,7 @@ impl CachedReads {
             }
         }
         if let [_, _, ..] = missing.as_slice() {
-            missing.iter().for_each(|run| start(file, run));
+            start(file, missing.iter().map(|run| range_of(run)));
         }
         missing.into_iter().for_each(|run| read_run(file, run));
     }
@@ -49,6 +53,7 @@ impl CachedReads {
     /// Executes the reads of a list whose pages are cached. The others are started, and get an
     /// outcome of the kind `WouldBlock`.
     pub(crate) fn read_ready(&self, file: &File, reads: &mut [DiskRead<'_>]) {
+        let mut left = Vec::new();
         for run in reads.chunk_by_mut(DiskRead::is_followed_by) {
             if self.is_refused.load(Ordering::Relaxed) {
                 read_run(file, run);
@@ -57,13 +62,14 @@ impl CachedReads {
             let (filled, ended) = fill(file, run, ReadWriteFlags::NOWAIT);
             match ended {
                 Ok(()) => {}
-                Err(Errno::AGAIN) => leave(file, run, filled),
+                Err(Errno::AGAIN) => left.push(leave(run, filled)),
                 Err(error) => {
                     self.note_refusal(error);
                     read_run(file, run);
                 }
             }
         }
+        start(file, left.into_iter());
     }
 
     /// Reads a run if all its pages are cached.
@@ -80,24 +86,47 @@ impl CachedReads {
     }
 }
 
-/// Starts the reads of a run that the first `filled` bytes do not cover, and says so in their
-/// outcomes.
-fn leave(file: &File, run: &mut [DiskRead<'_>], filled: u64) {
+/// Says in their outcomes that the reads of a run are left that the first `filled` bytes do not
+/// cover. Returns their range.
+fn leave(run: &mut [DiskRead<'_>], filled: u64) -> Range<u64> {
     let begin = run.first().map_or(0, |read| read.offset) + filled;
     let is_done = |read: &DiskRead<'_>| read.offset + read.buffer.len() as u64 <= begin;
     let done = run.iter().take_while(|read| is_done(read)).count();
-    let Some(rest) = run.get_mut(done..) else { return };
-    start(file, rest);
+    let rest = run.get_mut(done..).unwrap_or_default();
     rest.iter_mut().for_each(|read| read.outcome = Err(io::ErrorKind::WouldBlock.into()));
+    range_of(rest)
 }
 
-/// Asks the kernel to read a run. It does not wait, and a refusal only costs time.
-fn start(file: &File, run: &[DiskRead<'_>]) {
-    let bytes = run.iter().map(|read| read.buffer.len() as u64).sum();
-    let offset = run.first().map_or(0, |read| read.offset);
-    if let Some(bytes) = NonZeroU64::new(bytes) {
-        let _ = rustix::fs::fadvise(file, offset, Some(bytes), Advice::WillNeed);
+/// The bytes of a run.
+fn range_of(run: &[DiskRead<'_>]) -> Range<u64> {
+    let end = |read: &DiskRead<'_>| read.offset + read.buffer.len() as u64;
+    run.first().map_or(0, |read| read.offset)..run.last().map_or(0, end)
+}
+
+/// Asks the kernel to read ranges, near ones together. It does not wait, and a refusal only costs
+/// time.
+fn start(file: &File, ranges: impl Iterator<Item = Range<u64>>) {
+    for range in near_together(ranges) {
+        if let Some(bytes) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
+            let _ = rustix::fs::fadvise(file, range.start, Some(bytes), Advice::WillNeed);
+        }
     }
+}
+
+/// Makes one range of those that begin at or right behind the one before.
+fn near_together(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut together: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        let is_near = |before: &&mut Range<u64>| {
+            let reach = before.end.saturating_add(MAX_GAP_BYTES);
+            (before.start..=reach).contains(&range.start)
+        };
+        match together.last_mut().filter(is_near) {
+            Some(before) => before.end = before.end.max(range.end),
+            None => together.push(range),
+        }
+    }
+    together
 }
 
 /// Reads a run by one system call, or each part alone if that fails.
@@ -254,13 +283,27 @@ mod tests {
         assert!(buffers == [[7; PAGE], [8; PAGE], [30; PAGE]]);
     }
 
+    #[test]
+    fn near_ranges_are_one_read_of_the_medium() {
+        let together = |ranges: &[(u64, u64)]| {
+            let ranges = ranges.iter().map(|(first, end)| first << 10..end << 10);
+            let together = near_together(ranges).into_iter();
+            together.map(|range| (range.start >> 10, range.end >> 10)).collect::<Vec<_>>()
+        };
+        assert_eq!(together(&[]), []);
+        assert_eq!(together(&[(8, 12), (12, 16), (32, 36)]), [(8, 36)]);
+        assert_eq!(together(&[(8, 12), (29, 32), (33, 34)]), [(8, 12), (29, 34)]);
+        assert_eq!(together(&[(8, 12), (4, 8)]), [(8, 12), (4, 8)], "not in order");
+        assert_eq!(together(&[(8, 12), (8, 9)]), [(8, 12)], "the same block twice");
+    }
+
     /// After a start without a wait, the page becomes cached although nobody reads it.
     #[test]
     fn a_started_read_goes_on_by_itself() {
         let file = cold_file();
         let mut buffers = [[0; PAGE]];
         let mut run = list(&mut buffers, &[33]);
-        start(&file, &run);
+        start(&file, std::iter::once(range_of(&run)));
         let outcome = loop {
             match preadv(&file, &mut run, ReadWriteFlags::NOWAIT) {
                 Err(Errno::AGAIN) => std::thread::yield_now(),

@@ -25,6 +25,7 @@ mod layout;
 mod locks;
 mod log;
 mod maintenance;
+mod near;
 mod overload;
 mod pace;
 mod parts;

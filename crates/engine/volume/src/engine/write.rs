@@ -5,6 +5,7 @@
 //! still hold. Blocks that another writer has changed meanwhile go through another pass.
 
 use super::item::{Failed, Item};
+use super::near::NearPlacer;
 use super::plan::{Fate, Plan, Shared, Tally};
 use super::{State, VolumeShared};
 use crate::counters::add;
@@ -49,6 +50,7 @@ pub(crate) struct Writer {
     pub(in crate::engine) seed: PoolSeed,
     pub(in crate::engine) clock: Arc<dyn Clock>,
     pub(in crate::engine) tuning: Tuning,
+    near: NearPlacer,
 }
 
 impl Writer {
@@ -69,6 +71,7 @@ impl Writer {
             seed: common.seed,
             clock: Arc::clone(&common.clock),
             tuning: common.tuning,
+            near: NearPlacer::new(common),
         }
     }
 
@@ -152,7 +155,8 @@ impl Writer {
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
-        let taken = self.data.take(&plan.fresh_contents(), volume.compression())?;
+        let near = self.near.places(volume, &plan);
+        let taken = self.data.take(&plan.fresh_contents(), volume.compression(), &near)?;
         let Some((taken, _taken)) = taken else { return Ok(Pass::Full(wanted)) };
         let ticket = self.ticket_of(mode, &taken);
         plan.place(&taken);

@@ -1,6 +1,7 @@
 //! The arranger: what it moves, what it leaves alone, and what sequential reads cost afterwards.
 
 mod background;
+mod near;
 mod shared;
 
 use crate::common::hold::Call;
@@ -210,7 +211,7 @@ fn sequential_reads_seek_a_hundredth_as_often_afterwards() {
         before.cost_ns() as f64 / 1e6,
         after.cost_ns() as f64 / 1e6
     );
-    assert!(before.seeks > 500 && after.seeks * 100 <= before.seeks, "{before:?} {after:?}");
+    assert!(before.seeks > 200 && after.seeks * 100 <= before.seeks, "{before:?} {after:?}");
 }
 
 #[test]

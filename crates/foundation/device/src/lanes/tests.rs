@@ -183,6 +183,33 @@ fn one_lane_waits_for_the_oldest_read_and_takes_those_behind_it_that_are_ready()
 }
 
 #[test]
+fn two_lanes_execute_long_reads_where_one_waits_for_short_ones() {
+    let long = |number| read(number, LONG_READ_BYTES);
+    let short = |number| read(number, LONG_READ_BYTES - 1);
+    let lanes = lanes_with(LONG_READ_BYTES, 32, 1);
+    let client = lanes.client();
+    assert!(lanes.read_later((0..3).map(long).collect()).is_empty());
+    client.waits_for(&[0, 1]);
+    client.open([0]);
+    client.waits_for(&[1, 2]);
+    // The next one of a lane whose batch is done, too.
+    client.open([1]);
+    client.waits_for(&[2]);
+    start(&lanes, 50, change(0..1));
+    lanes.read_later(vec![long(3)]);
+    client.waits_for(&[2, 3, 50]);
+    lanes.read_later(vec![long(4)]);
+    client.open([3, 50]);
+    client.waits_for(&[2, 4]);
+    client.open([2, 4]);
+    lanes.wait_for_all();
+    assert!(lanes.read_later((5..8).map(short).collect()).is_empty());
+    client.waits_for(&[5]);
+    client.open(5..8);
+    lanes.wait_for_all();
+}
+
+#[test]
 fn several_lanes_share_the_reads_and_each_is_answered_once() {
     let lanes = lanes_with(1, 32, 16);
     let client = lanes.client();

@@ -126,7 +126,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     collect_rate: Option<Size>,
     /// Most data to move a second while the pool is idle, so that neighbouring blocks are stored
-    /// side by side; 0 for none [default: as the pool was made, 50m]
+    /// side by side; 0 for none [default: as the pool was made, 200m]
     #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     layout_rate: Option<Size>,
     /// Most data of off-line volumes that the finder reads a second [default: no limit]

@@ -37,14 +37,16 @@ impl DataPath {
 
     /// Takes a free PBN for each content; `None` if there are too few blocks. They count as taken
     /// until the guard is dropped. A store whose contents may share blocks compresses them; those
-    /// that share a block are written as well, as [`Self::is_written`] tells.
+    /// that share a block are written as well, as [`Self::is_written`] tells. Another one looks for
+    /// blocks near those in `near`, which is empty or has an entry for each content.
     pub(crate) fn take(
         &self,
         contents: &[&[u8]],
         compression: Compression,
+        near: &[Option<Pbn>],
     ) -> Result<Option<Places<'_>>> {
         let Some(packing) = self.contents.packing.as_ref().filter(|_| !contents.is_empty()) else {
-            return Ok(self.take_blocks(contents.len()));
+            return Ok(self.take_blocks(contents.len(), near));
         };
         let compressed = packing.codec.compress(compression, contents);
         let placed = self.take_free(&compressed)?;

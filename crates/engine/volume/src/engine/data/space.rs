@@ -1,5 +1,6 @@
 //! The free PBNs, and the order in which they are given out.
 
+mod near;
 mod runs;
 mod used;
 

@@ -45,7 +45,7 @@ impl Room {
         if mover.data.free_blocks() < kept + contents.len() as u64 {
             return Ok(None);
         }
-        let taken = mover.data.take(contents, compression)?;
+        let taken = mover.data.take(contents, compression, &[])?;
         Ok(taken.map(|(pbns, taken)| Places { pbns, taken: vec![taken] }))
     }
 

@@ -37,6 +37,22 @@ impl<'p> Plan<'p> {
         contents
     }
 
+    /// The LBN of each fresh block that replaces a stored one, unless it is in a row of at least
+    /// this many LBNs.
+    pub(in crate::engine) fn scattered(
+        &self,
+        row_blocks: usize,
+    ) -> impl Iterator<Item = Option<Lbn>> {
+        let rows = self.blocks.chunk_by(|one, next| one.lbn.0 + 1 == next.lbn.0);
+        rows.flat_map(move |row| {
+            let is_scattered = move |block: &Block<'p>| {
+                row.len() < row_blocks && matches!(block.place, MapEntry::Stored(..))
+            };
+            let fresh = row.iter().filter(|block| block.step == Step::Fresh);
+            fresh.map(move |block| is_scattered(block).then_some(block.lbn))
+        })
+    }
+
     /// Gives each fresh block its PBN.
     pub(in crate::engine) fn place(&mut self, pbns: &[Pbn]) {
         assert_eq!(pbns.len(), self.fresh_blocks(), "each fresh block gets a PBN of its own");

@@ -31,8 +31,12 @@ const PAUSE: Duration = Duration::from_millis(300);
 fn the_background_waits_its_delay_and_keeps_to_its_rate() {
     let delay = Duration::from_secs(30);
     // A chunk has 256 blocks at most. One that is begun is finished.
-    let layout =
-        LayoutTuning { bytes_per_s: 250 * BLOCK as u64, delay, run_bytes: 8 * BLOCK as u64 };
+    let layout = LayoutTuning {
+        bytes_per_s: 250 * BLOCK as u64,
+        delay,
+        run_bytes: 8 * BLOCK as u64,
+        near_per_s: 0,
+    };
     let (pool, volume, clock) = in_background(layout);
     let moved = || pool.stat().unwrap().activity.arranged_blocks;
     let share = || layout_of_a(&pool).sequential_share().unwrap();
@@ -64,8 +68,12 @@ fn the_background_waits_its_delay_and_keeps_to_its_rate() {
 
 #[test]
 fn a_rate_of_zero_turns_the_background_off() {
-    let layout =
-        LayoutTuning { bytes_per_s: 0, delay: Duration::ZERO, run_bytes: 8 * BLOCK as u64 };
+    let layout = LayoutTuning {
+        bytes_per_s: 0,
+        delay: Duration::ZERO,
+        run_bytes: 8 * BLOCK as u64,
+        near_per_s: 0,
+    };
     let (pool, volume, clock) = in_background(layout);
     for _ in 0..5 {
         clock.advance_ns(60_000_000_000);

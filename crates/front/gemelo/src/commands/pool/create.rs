@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "direct|buffered", value_parser = io_mode_parser())]
     io: Option<IoMode>,
     /// Most data to move a second while the pool is idle, so that neighbouring blocks are stored
-    /// side by side; 0 for none [default: 50m]
+    /// side by side; 0 for none [default: 200m]
     #[arg(long, value_name = "SIZE")]
     layout_rate: Option<Size>,
     /// Overwrite a device that holds data, if it is given with --data or --metadata, or destroy
