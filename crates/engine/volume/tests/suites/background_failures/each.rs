@@ -71,8 +71,8 @@ fn unread_volume(policy: Policy) -> World {
     world
 }
 
-/// A pool whose data disk becomes full below it, and that gives no space back. An error of any other
-/// kind stops the pool.
+/// A pool whose data disk becomes full below it, and that gives no space back. An error of any
+/// other kind stops the pool.
 fn full(policy: Policy) -> World {
     let world = World::with((policy, None), Tuning { collect_bytes_per_s: 0, ..busy() });
     world.simulation.set_full(true);
