@@ -117,7 +117,8 @@ impl MemberSharing {
     ) -> Result<SharingWorker> {
         let may_work = move || lease_state.check().is_ok();
         let (sharing, pool) = (Arc::clone(&self.sharing), Arc::clone(pool));
-        SharingWorker::start(sharing, pool, may_work).map_err(PlaceError::Thread)
+        let clock = Arc::new(SystemClock::new());
+        SharingWorker::start(sharing, pool, clock, may_work).map_err(PlaceError::Thread)
     }
 
     /// Does the work that is there now.

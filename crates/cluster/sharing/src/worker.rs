@@ -27,17 +27,18 @@ pub struct SharingWorker {
 
 impl SharingWorker {
     /// Starts the thread. It works until the value is dropped, as long as `may_work` says that this
-    /// process serves the member.
+    /// process serves the member. The clock is that of the pauses after failures.
     ///
     /// # Errors
     /// Fails if the system starts no thread.
     pub fn start(
         sharing: Arc<Sharing>,
         pool: Arc<Pool>,
+        clock: Arc<dyn Clock>,
         may_work: impl Fn() -> bool + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, failure) = (StopFlag::new(), Arc::default());
-        let task = Arc::new(Task::new("sharing", Arc::new(SystemClock::new())));
+        let task = Arc::new(Task::new("sharing", clock));
         let rounds = Arc::clone(&task);
         let (worked, stopped, noted) =
             (Arc::clone(&sharing), stop.clone(), Arc::<Mutex<_>>::clone(&failure));
@@ -69,7 +70,7 @@ impl SharingWorker {
                         });
                     }
                     Ok(_) => {}
-                    Err(_) => wait(&stopped, rounds.wait(), || false),
+                    Err(_) => wait(&stopped, Duration::MAX, || rounds.is_due()),
                 }
             }
             if has_failed && may_work() {

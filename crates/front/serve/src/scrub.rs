@@ -85,17 +85,23 @@ pub(crate) struct Scrubs {
     task: Task,
 }
 
+/// A scrub by the schedule that failed is tried again when so many times as long has passed as it
+/// took, so that one which fails at its end hardly reads the disks, but not later than the schedule
+/// would scrub.
+const REST_PER_FAILED_SCRUB: u32 = 32;
+
 impl Scrubs {
     pub(crate) fn new(place: &PoolPlace, placed: &Arc<PlacedPool>) -> Self {
+        let clock = Arc::new(SystemClock::new());
         match place.directory() {
-            Some(directory) => Self::keeping(Kept::File(directory.join(FILE))),
-            None => Self::keeping(Kept::Value(place.clone(), Arc::downgrade(placed))),
+            Some(directory) => Self::keeping(Kept::File(directory.join(FILE)), clock),
+            None => Self::keeping(Kept::Value(place.clone(), Arc::downgrade(placed)), clock),
         }
     }
 
-    fn keeping(kept: Kept) -> Self {
+    fn keeping(kept: Kept, clock: Arc<dyn Clock>) -> Self {
         let last = Mutex::new(kept.read());
-        let task = Task::new("scrub", Arc::new(SystemClock::new()));
+        let task = Task::new("scrub", clock);
         Self { kept, running: Mutex::default(), last, task }
     }
 
@@ -135,8 +141,27 @@ impl Scrubs {
         Ok(report)
     }
 
+    /// Scrubs if the schedule wants it now and none runs, and notes a failure.
+    pub(crate) fn turn(
+        &self,
+        interval: Duration,
+        now_utc_s: u64,
+        scrub: impl FnOnce() -> Result<(), RequestFailure>,
+    ) {
+        let is_due = self.task.is_due() && self.is_due(interval, now_utc_s);
+        if !is_due || self.running.lock().is_some() {
+            return;
+        }
+        let began_ns = self.task.now_ns();
+        if let Err(failure) = scrub() {
+            let took = Duration::from_nanos(self.task.now_ns().saturating_sub(began_ns));
+            self.task.note_failure(began_ns, failure.to_string());
+            self.task.put_off(interval.min(took.saturating_mul(REST_PER_FAILED_SCRUB)));
+        }
+    }
+
     /// Returns whether the schedule wants a scrub now. A pool that was never scrubbed is due.
-    pub(crate) fn is_due(&self, interval: Duration, now_utc_s: u64) -> bool {
+    fn is_due(&self, interval: Duration, now_utc_s: u64) -> bool {
         let last = *self.last.lock();
         last.is_none_or(|last| has_passed(last.ended_utc_s, interval, now_utc_s))
     }
@@ -144,7 +169,7 @@ impl Scrubs {
 
 /// Returns whether an interval has passed since a time. A clock that was ahead and was set right
 /// must not put the next scrub off for years, so a time that lies too far ahead counts as passed.
-pub(crate) fn has_passed(since_utc_s: u64, interval: Duration, now_utc_s: u64) -> bool {
+fn has_passed(since_utc_s: u64, interval: Duration, now_utc_s: u64) -> bool {
     now_utc_s.abs_diff(since_utc_s) >= interval.as_secs()
 }
 
@@ -281,33 +306,40 @@ fn write_last(file: &Path, last: &LastScrub) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
+mod failing;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    fn kept_in(directory: &Path) -> Scrubs {
+        Scrubs::keeping(Kept::File(directory.join(FILE)), Arc::new(SystemClock::new()))
+    }
 
     #[test]
     fn the_outcome_is_kept_and_decides_when_the_next_scrub_is_due() {
         let directory = tempfile::tempdir().unwrap();
         let day = Duration::from_secs(86_400);
-        let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
+        let scrubs = kept_in(directory.path());
         assert!(scrubs.is_due(day, 5), "a pool that was never scrubbed");
         let last = LastScrub { ended_utc_s: 1000, checked_contents: 7, ..LastScrub::default() };
         write_last(&directory.path().join(FILE), &last).unwrap();
-        let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
+        let scrubs = kept_in(directory.path());
         assert_eq!(scrubs.stat(), ScrubStat { running: None, last: Some(last) });
         assert!(!scrubs.is_due(day, 87_399) && scrubs.is_due(day, 87_400));
         // A clock that was wrong at the last scrub.
         let ahead = LastScrub { ended_utc_s: 200_000, ..last };
         write_last(&directory.path().join(FILE), &ahead).unwrap();
-        let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
+        let scrubs = kept_in(directory.path());
         assert!(scrubs.is_due(day, 1001) && !scrubs.is_due(day, 199_999));
         fs::write(directory.path().join(FILE), "nonsense").unwrap();
-        assert!(Scrubs::keeping(Kept::File(directory.path().join(FILE))).is_due(day, 1001));
+        assert!(kept_in(directory.path()).is_due(day, 1001));
     }
 
     #[test]
     fn one_scrub_runs_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
-        let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
+        let scrubs = kept_in(directory.path());
         let progress = Arc::new(Progress::default());
         let watched = Watched { progress: &progress, monitor: &gemelo_base::Silent };
         let running = Running::begin(&scrubs, &progress).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
-use crate::scrub::{ScrubSchedule, has_passed};
+use crate::scrub::ScrubSchedule;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, panics};
 use gemelo_volume::ScrubOptions;
 use std::sync::Arc;
@@ -24,21 +24,11 @@ pub(crate) fn start(
     let told = move |panicked| stopped.stop_by_panic(panicked);
     let work = move || {
         let clock = SystemClock::new();
-        // After a failure the next try is a whole interval later.
-        let mut tried_s = None;
         while !stop.is_raised() {
             gemelo_base::pause(POLL_INTERVAL);
             let Some(now_s) = clock.utc_s() else { continue };
-            let may_try = tried_s.is_none_or(|tried_s| has_passed(tried_s, interval, now_s));
-            if !may_try || !pool.scrubs().is_due(interval, now_s) {
-                continue;
-            }
-            tried_s = Some(now_s);
-            let began_ns = pool.scrubs().task().now_ns();
-            if let Err(failure) = scrub_by_schedule(&pool, schedule, &*monitor, &stop) {
-                pool.scrubs().task().note_failure(began_ns, failure.to_string());
-                pool.scrubs().task().put_off(interval);
-            }
+            let scrub = || scrub_by_schedule(&pool, schedule, &*monitor, &stop);
+            pool.scrubs().turn(interval, now_s, scrub);
         }
     };
     panics::start("gemelo-scrub", told, work).map(Some)

@@ -2,7 +2,8 @@
 //! there.
 
 use crate::{Domain, LEASE, OBJECT, data};
-use gemelo_base::Clock;
+use gemelo_base::background::FailureLog;
+use gemelo_base::{Clock, Recorder};
 use gemelo_domain::{DomainError, MemberId, Members, Tenure};
 use gemelo_format::FingerprintKind;
 use gemelo_member::{DomainClient, Ended, MemberError, NewDomain, Service};
@@ -195,4 +196,45 @@ fn a_creation_that_was_interrupted_is_completed_with_the_same_key() {
     let domain = DomainClient::new(objects.clone(), objects).unwrap();
     assert_eq!(domain.config().fingerprint_id, domain.shared().fingerprint_id());
     assert_eq!(domain.shared().data_pool.as_deref(), Some("data"));
+}
+
+/// Renewals that fail are told once and tried each second, because a lease that waits longer ends.
+/// So they cannot fail for longer than the lease: then it is over, and the process ends.
+#[test]
+fn renewals_that_fail_are_told_once_until_they_work_or_the_lease_is_over() {
+    let domain = Domain::new(1);
+    let (host, watcher) = (domain.host(), domain.host());
+    let service = host.take().unwrap();
+    let (recorder, mut log) = (Recorder::new(), FailureLog::default());
+    let size = || {
+        let names = watcher.client.list("").unwrap();
+        names.iter().map(|name| watcher.client.stat(name).unwrap()).sum::<u64>()
+    };
+    let bytes = size();
+    let mut pass = |seconds: u64| {
+        for _ in 0..seconds {
+            domain.world.sleep_until_ns(domain.world.now_ns() + 1_000_000_000);
+            service.renew();
+            log.look(&[service.renewals()], &recorder);
+        }
+        service.renewals()
+    };
+    let cut_off = |seconds: u64| {
+        let now_ns = domain.world.now_ns();
+        domain.world.cut_off(&host.client.instance(), now_ns..now_ns + seconds * 1_000_000_000);
+    };
+    cut_off(20);
+    let stat = pass(5);
+    let failure = stat.failure.as_ref().unwrap();
+    assert!(failure.tries >= 5 && failure.since_ns >= 5_000_000_000, "{stat:?}");
+    assert!(stat.warning().unwrap().starts_with("lease fails since "), "{stat:?}");
+    assert_eq!(pass(30).failure, None);
+    assert_eq!(service.lease_state().check(), Ok(()));
+    assert_eq!((recorder.warnings().len(), recorder.logged().len()), (1, 1));
+    cut_off(600);
+    let tries = pass(300).failures;
+    assert!(tries < 400, "{tries} tries");
+    assert_eq!(service.lease_state().check(), Err(Ended::LeaseOver));
+    assert_eq!((recorder.warnings().len(), recorder.logged().len()), (2, 1));
+    assert_eq!(size(), bytes);
 }

@@ -8,6 +8,7 @@ use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_domain::{DomainError, MemberId};
 use gemelo_format::{Compression, Policy};
 use gemelo_member::{DomainClient, MemberError, Service};
+use gemelo_objects::Objects;
 use gemelo_objects::simulated::Client;
 use gemelo_sharing::{Sharing, SharingError, SharingOptions, SharingParts};
 use gemelo_store::PoolDisks;
@@ -110,7 +111,7 @@ impl From<DeviceError> for Failure {
 }
 
 /// A clock that stands still, for members that need not renew their leases.
-fn standing_clock() -> Arc<dyn Clock> {
+pub(crate) fn standing_clock() -> Arc<dyn Clock> {
     Arc::new(ManualClock::new())
 }
 
@@ -183,6 +184,18 @@ impl Member {
         lease_clock: &Arc<dyn Clock>,
         client: &Client,
         member: MemberId,
+        settings: (bool, Tuning),
+    ) -> Result<Self, Failure> {
+        let objects = Arc::new(client.clone());
+        Self::start_on((lease_clock, objects), client, member, settings)
+    }
+
+    /// Does the same as [`Self::start_by`], with another way to the objects of the domain, which
+    /// the disks and the lease do not go.
+    pub(crate) fn start_on(
+        (lease_clock, objects): (&Arc<dyn Clock>, Arc<dyn Objects>),
+        client: &Client,
+        member: MemberId,
         (compares, tuning): (bool, Tuning),
     ) -> Result<Self, Failure> {
         let renewed_ns = lease_clock.now_ns();
@@ -197,7 +210,7 @@ impl Member {
             split_above: Some(SPLIT_ABOVE),
         };
         let sharing = Arc::new(Sharing::load(SharingParts {
-            objects: Arc::new(client.clone()),
+            objects,
             clock: clock.clone(),
             config: *served.service().client().config(),
             member,

@@ -4,7 +4,7 @@ use crate::member::{Member, content, flush, journal_data, read, trim, write};
 use crate::proof::{expect_clean, expect_nothing_left};
 use crate::{BLOCK, domain, member};
 use gemelo_base::random::Random;
-use gemelo_base::{Silent, StopFlag};
+use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_domain::MemberId;
 use gemelo_format::{Compression, DedupMode, Policy};
 use gemelo_objects::simulated::{Faults, World};
@@ -79,7 +79,7 @@ fn share(compression: Option<Compression>) {
     let members = [start(1), start(2)];
     let workers = members.each_ref().map(|member| {
         let (sharing, pool) = (Arc::clone(&member.sharing), Arc::clone(&member.pool));
-        SharingWorker::start(sharing, pool, || true).unwrap()
+        SharingWorker::start(sharing, pool, Arc::new(SystemClock::new()), || true).unwrap()
     });
     let expected = std::thread::scope(|scope| {
         let loads = [(0, "inline"), (0, "offline"), (1, "inline"), (1, "offline")];

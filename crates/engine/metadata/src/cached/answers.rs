@@ -230,10 +230,10 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
         for some in changes.chunks(at_once) {
             self.read_ahead_of_replay(some);
             for change in some {
-                self.check_stored_block(change)?;
                 if let Change::Store { .. } | Change::Share { .. } = change {
                     self.check_one(change)?;
                 }
+                self.check_stored_block(change)?;
                 self.apply_one(change, freed)?;
             }
         }

@@ -249,6 +249,11 @@ impl Simulation {
         self.world.lock().unwrap().unreadable.push((which, range));
     }
 
+    /// Makes all ranges of a disk readable again.
+    pub fn make_readable(&self, which: usize) {
+        self.world.lock().unwrap().unreadable.retain(|(of, _)| *of != which);
+    }
+
     /// Makes all calls to a disk fail, apart from syncs, or makes the disk work again.
     pub fn set_broken(&self, which: usize, is_broken: bool) {
         self.world.lock().unwrap().broken[which] = is_broken;

@@ -2,6 +2,8 @@
 //! one damaged page or block. They take no space and hardly any calls of the disks, say so once in
 //! the log and in the figures for as long as it is true, and all is well afterwards.
 
+mod each;
+
 use crate::common::hold::Call;
 use crate::common::shape::{first_slots_of, twins, used_pages};
 use crate::common::simulated::{METADATA, Simulation};
@@ -61,10 +63,15 @@ impl World {
     }
 
     fn with(kind: Kind, tuning: Tuning) -> Self {
+        Self::open(Self::filled(kind), tuning)
+    }
+
+    /// The disks of such a pool, which is closed.
+    fn filled(kind: Kind) -> Simulation {
         let simulation = Simulation::new(1);
         let options = PoolOptions { journal_bytes: Some(4 << 20), ..options_of(kind, 4 * BLOCKS) };
         Pool::format(&simulation.disks(), &options).unwrap();
-        let pool = open(&simulation.disks(), crate::common::tuning()).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
         for (name, mode) in [("in", DedupMode::Inline), ("off", DedupMode::Offline)] {
             pool.create_volume(name, BLOCKS * BLOCK as u64, mode).unwrap();
             let volume = pool.volume(name).unwrap();
@@ -74,12 +81,16 @@ impl World {
             }
         }
         pool.close().unwrap();
-        Self::open(simulation, tuning)
+        simulation
     }
 
     fn open(simulation: Simulation, tuning: Tuning) -> Self {
         let clock = Arc::new(ManualClock::new());
         let pool = Pool::open_disks(simulation.disks(), tuning, clock.clone()).unwrap();
+        Self::of(simulation, clock, pool)
+    }
+
+    fn of(simulation: Simulation, clock: Arc<ManualClock>, pool: Pool) -> Self {
         let volumes = ["in", "off"].map(|name| pool.volume(name).unwrap());
         let (recorder, log) = (Recorder::new(), FailureLog::default());
         Self { simulation, clock, pool, volumes, recorder, log }
@@ -238,9 +249,7 @@ fn damaged(image: &[Vec<u8>; 2], policy: Policy, page: usize) -> bool {
     if pool.is_read_only() {
         return false;
     }
-    let volumes = ["in", "off"].map(|name| pool.volume(name).unwrap());
-    let (recorder, log) = (Recorder::new(), FailureLog::default());
-    let mut world = World { simulation, clock, pool, volumes, recorder, log };
+    let mut world = World::of(simulation, clock, pool);
     let _ = world.change(1);
     world.pass(60);
     let _ = world.change(2);

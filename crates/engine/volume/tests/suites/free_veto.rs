@@ -2,9 +2,10 @@
 //! blocks that it keeps are not free until it gives them back.
 
 use crate::common::hold::Call;
-use crate::common::simulated::{METADATA, Simulation};
+use crate::common::simulated::{DATA, METADATA, Simulation};
 use crate::common::{BLOCK, content, flush, open, options, read, tuning, tuning_on_disk, write};
-use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_base::background::FailureLog;
+use gemelo_base::{Recorder, Silent, StopFlag, SystemClock};
 use gemelo_device::DeviceError;
 use gemelo_format::{DedupMode, Fingerprint, Pbn};
 use gemelo_store::{EachPbn, FreeVeto, PoolDisks, Store, VetoedStore};
@@ -189,9 +190,8 @@ fn a_veto_learns_of_a_content_in_the_journal_after_a_sync_of_the_data_store() {
     }));
 }
 
-/// The background syncs the data store for the veto, also in a pool that is otherwise idle.
-#[test]
-fn a_veto_learns_of_a_content_in_the_journal_within_the_commit_interval() {
+/// A pool with a background, and a volume whose first content waits for a sync of the data store.
+fn pool_that_syncs_for_its_veto() -> (Simulation, Arc<TestVeto>, Pool) {
     let (simulation, free_veto) = (Simulation::new(1), Arc::new(TestVeto::default()));
     let disks = simulation.disks().with_free_veto(Arc::clone(&free_veto) as Arc<dyn FreeVeto>);
     Pool::format(&disks, &options(BLOCKS + 2)).unwrap();
@@ -199,14 +199,50 @@ fn a_veto_learns_of_a_content_in_the_journal_within_the_commit_interval() {
     let tuning = Tuning { background: true, commit_interval, ..tuning() };
     let pool = Pool::open_disks(disks, tuning, Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("inline", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+    (simulation, free_veto, pool)
+}
+
+fn put_first(pool: &Pool) {
     let volume = pool.volume("inline").unwrap();
     put(&volume, 0, 1).unwrap();
     flush(&volume).unwrap();
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let since = Instant::now();
-    while free_veto.take_identified().is_empty() {
-        assert!(since.elapsed() < Duration::from_secs(60), "it never learns");
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(60), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The background syncs the data store for the veto, also in a pool that is otherwise idle.
+#[test]
+fn a_veto_learns_of_a_content_in_the_journal_within_the_commit_interval() {
+    let (_simulation, free_veto, pool) = pool_that_syncs_for_its_veto();
+    put_first(&pool);
+    wait_until("it never learns", || !free_veto.take_identified().is_empty());
+}
+
+/// A sync of the data store that failed may have lost contents, so the pool stops and nothing is
+/// tried again.
+#[test]
+fn a_sync_for_the_veto_that_fails_stops_the_pool_and_is_told_once() {
+    let (simulation, free_veto, pool) = pool_that_syncs_for_its_veto();
+    simulation.fail_next(DATA, Call::Sync, 0..u64::MAX);
+    put_first(&pool);
+    wait_until("it does not stop", || pool.stopped().is_some());
+    let (recorder, mut log) = (Recorder::new(), FailureLog::default());
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(20));
+        log.look(&pool.tasks(), &recorder);
+    }
+    let veto = pool.tasks().into_iter().find(|task| task.name == "veto").unwrap();
+    assert_eq!(veto.failures, 1, "{veto:?}");
+    assert!(veto.warning().unwrap().contains("the test made it fail"), "{veto:?}");
+    let told = recorder.warnings();
+    assert_eq!(told.iter().filter(|line| line.starts_with("veto fails: ")).count(), 1, "{told:?}");
+    assert!(free_veto.take_identified().is_empty(), "the content may be lost");
 }
 
 /// A checkpoint makes changes durable whose commit could not be written.

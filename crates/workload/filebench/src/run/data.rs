@@ -120,7 +120,7 @@ impl Worker {
         let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
         let size = self.io_size(flowop);
         let offset = if flowop.random { Some(self.offset(flowop, slot, size)?) } else { None };
-        let start = self.place_in_memory(size, flowop.direct_io);
+        let start = self.place_in_memory(size);
         let begin_ns = self.clock.now_ns();
         let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
         let buffer = self.memory.part_mut(start, size);
@@ -142,7 +142,7 @@ impl Worker {
         let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
         let size = self.io_size(flowop);
         let offset = if flowop.random { Some(self.offset(flowop, slot, size)?) } else { None };
-        let start = self.place_in_memory(size, flowop.direct_io);
+        let start = self.place_in_memory(size);
         let begin_ns = self.clock.now_ns();
         self.generate(self.fileset_in(slot), start, size);
         let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
@@ -166,7 +166,7 @@ impl Worker {
             0 => self.working_set(flowop, slot).clamp(1, MAX_WHOLE_FILE_IO) as usize,
             size => size,
         };
-        let start = self.place_in_memory(size, flowop.direct_io);
+        let start = self.place_in_memory(size);
         let begin_ns = self.clock.now_ns();
         let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
         let result = read_all(file, self.memory.part_mut(start, size));
@@ -195,7 +195,7 @@ impl Worker {
             0 => total.clamp(1, MAX_WHOLE_FILE_IO),
             size => size.min(total.max(1)),
         };
-        let start = self.place_in_memory(size as usize, flowop.direct_io);
+        let start = self.place_in_memory(size as usize);
         let begin_ns = self.clock.now_ns();
         let mut written = 0;
         while written < total {
@@ -221,7 +221,7 @@ impl Worker {
             size = self.random.below(size as u64) as usize;
         }
         let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
-        let start = self.place_in_memory(size, flowop.direct_io);
+        let start = self.place_in_memory(size);
         let begin_ns = self.clock.now_ns();
         self.generate(self.fileset_in(slot), start, size);
         if let Some(file) = self.handles.open_mut(slot) {
@@ -243,7 +243,7 @@ impl Worker {
         let mut buffer = self.thread_aio.spare();
         buffer.resize(size);
         if writes {
-            let start = self.place_in_memory(size, false);
+            let start = self.place_in_memory(size);
             self.generate(self.fileset_in(slot), start, size);
             buffer.bytes_mut().copy_from_slice(self.memory.part(start, size));
         }
@@ -292,7 +292,7 @@ impl Worker {
             0 => COPY_IO as usize,
             size => size,
         };
-        let start = self.place_in_memory(size, flowop.direct_io);
+        let start = self.place_in_memory(size);
         let (Some(from), Some(to)) =
             (self.handles.open(flowop.source_slot), self.handles.open(slot))
         else {

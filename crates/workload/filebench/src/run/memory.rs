@@ -75,8 +75,9 @@ impl ThreadMemory {
         }
     }
 
-    /// Returns the offset for an operation of `size` bytes.
-    pub(super) fn place(&mut self, size: usize, direct: bool, random: &mut Random) -> usize {
+    /// Returns the offset for an operation of `size` bytes: a multiple of the size, so that direct
+    /// operations, whose sizes are multiples of a sector, have memory that is aligned to one.
+    pub(super) fn place(&mut self, size: usize, random: &mut Random) -> usize {
         let align = |memory: &[u8]| memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT - 1);
         if self.bytes.len() < size + 2 * ALIGNMENT {
             self.bytes = vec![0; size + 2 * ALIGNMENT];
@@ -87,7 +88,6 @@ impl ThreadMemory {
         }
         let room = self.bytes.len() - start;
         let place = random_multiple(random, room as u64, size as u64) as usize;
-        let place = if direct { place / ALIGNMENT * ALIGNMENT } else { place };
         if start + place + size <= self.bytes.len() { start + place } else { start }
     }
 
@@ -140,15 +140,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn direct_operations_get_aligned_places() {
+    fn places_are_aligned_to_the_size_or_to_a_page() {
         let mut random = Random::new(7);
         for (bytes, size) in [(1 << 20, 512), (1 << 20, 4096), (0, 512), (8192, 1 << 16)] {
             let mut memory = ThreadMemory::new(bytes, 0, 0);
             let mut places = std::collections::HashSet::new();
             for _ in 0..100 {
-                let start = memory.place(size, true, &mut random);
+                let start = memory.place(size, &mut random);
                 let address = memory.part(start, size).as_ptr();
-                assert_eq!(address.align_offset(ALIGNMENT), 0, "{bytes} {size}");
+                assert_eq!(address.align_offset(size.min(ALIGNMENT)), 0, "{bytes} {size}");
                 places.insert(start);
             }
             assert_eq!(places.len() > 10, bytes == 1 << 20, "{bytes} {size}");

@@ -188,8 +188,8 @@ impl Worker {
     }
 
     /// Returns the offset in the thread's memory for an operation of `size` bytes.
-    pub(super) fn place_in_memory(&mut self, size: usize, direct: bool) -> usize {
-        self.memory.place(size, direct, &mut self.random)
+    pub(super) fn place_in_memory(&mut self, size: usize) -> usize {
+        self.memory.place(size, &mut self.random)
     }
 
     /// Fills memory with data of the fileset's data source. Without a source the memory is left as

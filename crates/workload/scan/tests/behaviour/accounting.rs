@@ -221,6 +221,59 @@ fn a_block_device_is_read_to_its_end() {
     assert_eq!(of_device.files.data_bytes, 3000 * 4096);
 }
 
+/// A mounted file system that can share extents. It is unmounted at the end of the test.
+struct Reflinking {
+    _device: LoopDevice,
+    directory: tempfile::TempDir,
+}
+
+impl Reflinking {
+    fn new(data: &Data) -> Option<Self> {
+        let file = data.sparse("file-system", 400 << 20, &[]);
+        let device = LoopDevice::new(&file)?;
+        let directory = tempfile::tempdir().unwrap();
+        let run = |words: &[&str]| {
+            let done = Command::new(words[0]).args(&words[1..]).output();
+            done.is_ok_and(|done| done.status.success())
+        };
+        let is_made = run(&["mkfs.xfs", "-q", "-m", "reflink=1", &device.0])
+            || run(&["mkfs.btrfs", "-q", &device.0]);
+        let path = directory.path().to_str().unwrap();
+        let is_there = is_made && run(&["mount", &device.0, path]);
+        is_there.then_some(Self { _device: device, directory })
+    }
+}
+
+impl Drop for Reflinking {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.directory.path()).status();
+    }
+}
+
+/// Extents that files share are counted in each of them, and hard links once.
+#[test]
+fn reflinked_data_are_duplicates_and_hard_links_are_not() {
+    let data = Data::new();
+    let Some(shares) = Reflinking::new(&data) else {
+        assert!(
+            std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(),
+            "reflinks need root, losetup, and mkfs.xfs or mkfs.btrfs"
+        );
+        eprintln!("not tested: no file system with reflinks can be mounted here");
+        return;
+    };
+    let path = |name: &str| shares.directory.path().join(name);
+    fs::write(path("a"), blocks(1..=64, K4)).unwrap();
+    fs::hard_link(path("a"), path("hard")).unwrap();
+    let copied = Command::new("cp").arg("--reflink=always").args([path("a"), path("b")]).status();
+    assert!(copied.unwrap().success());
+    let result = scanned(crate::data::request(&[shares.directory.path()]));
+    let size = &result.block_sizes[0];
+    assert_eq!((result.files.files, result.files.hard_links_skipped), (2, 1));
+    assert_eq!(result.files.data_bytes, 2 * 64 * K4 as u64);
+    assert_eq!((size.blocks, size.distinct, size.duplicates), (128, 64, 64));
+}
+
 #[test]
 fn several_block_sizes_are_what_separate_scans_find() {
     let data = mixed();

@@ -113,6 +113,13 @@ fn a_damaged_page_makes_a_server_refuse_changes_and_say_so_once() {
         assert!(told >= 1, "{policy}: {said}");
         assert!(said.lines().count() < 10, "{policy}: {said}");
         assert_ne!(status, 0, "{policy}: what could not be written is told at the end: {said}");
+        // The advice of the reason: it ends the failure.
+        assert!(reason.contains("repair it with 'gemelo pool check --repair'"), "{reason}");
+        done(&["pool", "check", &pool.path(), "--repair", "--force"]);
+        let served = serve(&pool);
+        assert_eq!(failed_writes(&pool), 0, "{policy}");
+        assert!(metrics(&served).contains("\ngemelo_pool_read_only 0\n"), "{policy}");
+        assert_eq!(served.stop(), (0, String::new()), "{policy}");
     }
 }
 

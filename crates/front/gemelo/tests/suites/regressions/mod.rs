@@ -1,6 +1,7 @@
 //! Defects that were found and mended, one test each: the test builds the input that showed the
 //! defect, and fails without the mend. Each module has the defects of one part of the program.
 
+mod advice;
 mod answers;
 mod background;
 mod campaigns;
