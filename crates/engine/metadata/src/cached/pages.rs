@@ -63,6 +63,8 @@ pub(crate) struct Pages {
     cache: Cache,
     /// `true` while the pages in use fit the cache well.
     fit: AtomicBool,
+    /// Bytes of the tables of arrays, without their leaves, which the cache has.
+    table_bytes: Arc<AtomicU64>,
     slots: Mutex<Slots>,
     changes: Mutex<Changes>,
     /// The thread that writes new pages, while there is one.
@@ -84,6 +86,7 @@ impl Pages {
             seed,
             cache: Cache::new(cache_bytes),
             fit: AtomicBool::new(true),
+            table_bytes: Arc::default(),
             slots: Mutex::default(),
             changes: Mutex::default(),
             writer: Mutex::default(),
@@ -98,6 +101,16 @@ impl Pages {
         &self.cache
     }
 
+    /// The bytes of the tables of arrays, which these count.
+    pub(super) const fn table_bytes(&self) -> &Arc<AtomicU64> {
+        &self.table_bytes
+    }
+
+    /// Bytes of the pages in memory, and of what leads to them.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.cache.memory_bytes() + self.table_bytes.load(Ordering::Relaxed)
+    }
+
     /// Notes that the first slots have their space on the disk.
     pub(super) fn note_allocated(&self, slots: u64) {
         self.slots.lock().note_allocated(slots);
@@ -109,14 +122,16 @@ impl Pages {
         self.fit.load(Ordering::Relaxed)
     }
 
-    fn note_fit(&self, in_use: u64) {
+    /// Notes whether the pages of the last checkpoint fit the cache.
+    pub(super) fn note_fit(&self) {
         let most = self.cache.max_pages() as u64 / TABLE_SHARE;
-        self.fit.store(in_use <= most, Ordering::Relaxed);
+        self.fit.store(self.in_use() <= most, Ordering::Relaxed);
     }
 
-    /// Notes the pages of the checkpoint that was loaded.
-    pub(super) fn note_loaded(&self) {
-        self.note_fit(self.in_use());
+    /// Lets the cache have more bytes.
+    pub(super) fn grow_cache(&self, bytes: u64) {
+        self.cache.grow(bytes);
+        self.note_fit();
     }
 
     pub(super) fn in_use(&self) -> u64 {
@@ -185,7 +200,7 @@ impl Pages {
     }
 
     /// The most pages that one list of reads brings into the cache.
-    pub(super) const fn max_fetched(&self) -> usize {
+    pub(super) fn max_fetched(&self) -> usize {
         self.cache.max_pages() / FETCH_SHARE
     }
 
@@ -447,7 +462,8 @@ impl Pages {
         changes.taken.clear();
         self.salvaged.lock().lost.clear();
         changes.retired.drain(..).for_each(|slot| slots.release(slot));
-        self.note_fit(slots.in_use());
+        drop((changes, slots));
+        self.note_fit();
     }
 
     /// Ends a checkpoint that failed before its root was written. No state has the slots that it
