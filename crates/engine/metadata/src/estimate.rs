@@ -3,7 +3,7 @@
 //! The figures follow from the forms of the metadata, and a test compares them with backends that
 //! were filled.
 
-use crate::{IndexSampling, cached};
+use crate::{CacheSize, IndexSampling, cached};
 use gemelo_format::{BUCKET_ENTRIES, COPIES, CountAt, PAGE_BYTES, Part, Policy};
 use serde::Serialize;
 
@@ -16,8 +16,8 @@ pub struct PlannedPool {
     pub used_blocks: u64,
     /// LBNs of all volumes that refer to them.
     pub mapped_blocks: u64,
-    /// The same as [`super::LoadOptions::cache_bytes`].
-    pub cache_bytes: u64,
+    /// The size of the cache.
+    pub cache: CacheSize,
     /// The contents that an index in memory has.
     pub sampling: IndexSampling,
 }
@@ -25,7 +25,9 @@ pub struct PlannedPool {
 /// The memory and the space on disk that the metadata of a pool need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Needs {
-    /// Bytes of memory, at most.
+    /// Bytes that the cache may take.
+    pub cache_bytes: u64,
+    /// Bytes of memory under load, those of the cache among them that are then used.
     pub memory_bytes: u64,
     /// Bytes of a checkpoint on disk, both copies of every page. The next checkpoint needs room
     /// for the pages that it changes before it gives back the old ones.
@@ -39,9 +41,6 @@ pub struct Needs {
 
 /// Entries that a bucket page of `table` has on average.
 const MEAN_BUCKET_ENTRIES: u64 = BUCKET_ENTRIES as u64 / 2 + 1;
-/// The slots for each page where a checkpoint writes everything: those of this one and of the one
-/// before it.
-const SLOTS_OF_IMAGES: u64 = 2;
 /// The share of a B-tree's leaves that is in use after inserts in order, which fill them, and at
 /// random, which leave them between half and full, in hundredths.
 const LEAF_USE_PERCENT: u64 = 70;
@@ -72,35 +71,47 @@ fn tree_pages(entries: u64) -> u64 {
     leaves + leaves / 100 + 4
 }
 
+/// Pages of the metadata of a pool with this policy.
+pub(crate) fn pages_of(policy: Policy, pool: &PlannedPool) -> u64 {
+    let index = match policy {
+        Policy::Compact | Policy::InRam => 0,
+        Policy::Cbt => tree_pages(pool.used_blocks),
+        Policy::Dtb => with_directories(pool.used_blocks / MEAN_BUCKET_ENTRIES + 1),
+    };
+    array_pages(pool) + index
+}
+
+/// Pages of the metadata of a pool that is full, and whose blocks have one LBN each.
+pub(crate) fn full_pages(policy: Policy, data_blocks: u64) -> u64 {
+    let pool = PlannedPool {
+        data_blocks,
+        used_blocks: data_blocks,
+        mapped_blocks: data_blocks,
+        cache: CacheSize::Given(0),
+        sampling: IndexSampling::ALL,
+    };
+    pages_of(policy, &pool)
+}
+
 /// Computes what the metadata of a pool need.
 #[must_use]
 pub fn estimate(policy: Policy, pool: &PlannedPool) -> Needs {
-    let (memory_bytes, pages, overwrite_page_reads, overwrite_page_writes) = match policy {
+    let pages = pages_of(policy, pool);
+    let cache_bytes = pool.cache.bytes(pages, pages);
+    let index = || cached::compact_index_bytes(pool.used_blocks, pool.data_blocks, pool.sampling);
+    let cached = cached::used_cache_bytes(policy, cache_bytes, pages);
+    let (beside_cache, overwrite_page_reads, overwrite_page_writes) = match policy {
         // The page of the map, and the buckets of the new and the old fingerprint. The old
         // fingerprint is read as well. The counts of a TiB are in 64 MiB, which are cached.
-        Policy::Dtb | Policy::Cbt => {
-            let index = if policy == Policy::Cbt {
-                tree_pages(pool.used_blocks)
-            } else {
-                with_directories(pool.used_blocks / MEAN_BUCKET_ENTRIES + 1)
-            };
-            let pages = array_pages(pool) + index;
-            (pool.cache_bytes, pages, 4, 3)
-        }
-        Policy::Compact => {
-            let index =
-                cached::compact_index_bytes(pool.used_blocks, pool.data_blocks, pool.sampling);
-            (pool.cache_bytes + index, array_pages(pool), 1, 1)
-        }
-        Policy::InRam => {
-            let index =
-                cached::compact_index_bytes(pool.used_blocks, pool.data_blocks, pool.sampling);
-            let pages = array_pages(pool);
-            // Slots that a checkpoint has left keep their pages in memory until they are taken.
-            let cached = pages * SLOTS_OF_IMAGES * PAGE_BYTES as u64;
-            (pool.cache_bytes + cached + index, pages, 0, 1)
-        }
+        Policy::Dtb | Policy::Cbt => (0, 4, 3),
+        Policy::Compact => (index(), 1, 1),
+        Policy::InRam => (index(), 0, 1),
     };
-    let disk_bytes = pages * (PAGE_BYTES * COPIES) as u64;
-    Needs { memory_bytes, disk_bytes, overwrite_page_reads, overwrite_page_writes }
+    Needs {
+        cache_bytes,
+        memory_bytes: cached + beside_cache,
+        disk_bytes: pages * (PAGE_BYTES * COPIES) as u64,
+        overwrite_page_reads,
+        overwrite_page_writes,
+    }
 }

@@ -7,6 +7,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod cache_size;
 mod cached;
 mod error;
 mod estimate;
@@ -20,6 +21,7 @@ mod stats;
 mod tests;
 mod traits;
 
+pub use cache_size::CacheSize;
 pub use cached::{HeldPages, MissingPages};
 pub use error::MetadataError;
 pub use estimate::{Needs, PlannedPool, estimate};

@@ -1,5 +1,6 @@
 //! The table of policies: how each is described to people, and how its metadata are made.
 
+use super::cache_size::CacheSize;
 use super::cached;
 use super::found_damage::FoundDamage;
 use super::sampling::IndexSampling;
@@ -50,15 +51,15 @@ pub struct NewMetadata {
     pub data_blocks: u64,
     /// The id that the first volume gets.
     pub next_volume: u32,
-    /// The same as [`LoadOptions::cache_bytes`].
-    pub cache_bytes: u64,
+    /// The size of the cache.
+    pub cache: CacheSize,
 }
 
 /// Options for reading a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadOptions {
-    /// The same as [`LoadOptions::cache_bytes`].
-    pub cache_bytes: u64,
+    /// The size of the cache.
+    pub cache: CacheSize,
     /// If `true`, all pages that can be read are read, so that the next checkpoint writes the whole
     /// state anew.
     pub salvages: bool,

@@ -105,7 +105,8 @@ impl SlotOwners {
     pub(crate) const fn abandon(&self, _: &[Slot], _: u64) {}
 }
 
-#[cfg(all(test, debug_assertions))]
+#[cfg(test)]
+#[cfg(debug_assertions)]
 mod tests {
     use super::*;
 

@@ -54,16 +54,25 @@ pub struct Totals {
     pub memory_bytes: u64,
     /// Pages on the metadata disk.
     pub pages: u64,
-    /// Look-ups of pages in the cache; all zero for a backend without one.
+    /// The cache.
     pub cache: CacheStats,
 }
 
-/// Look-ups of pages in a cache.
+/// The memory of the cache of the metadata, and look-ups of pages in it.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, StatTable,
 )]
 #[stat(counter)]
 pub struct CacheStats {
+    /// Most bytes that it may hold now.
+    #[stat(gauge)]
+    pub capacity_bytes: u64,
+    /// Most bytes that it may hold once the pool is full.
+    #[stat(gauge)]
+    pub max_capacity_bytes: u64,
+    /// Bytes of the pages and the changes that it holds, and of what leads to them.
+    #[stat(gauge)]
+    pub held_bytes: u64,
     /// Pages that were in the cache.
     pub hits: u64,
     /// Pages that had to be read.

@@ -11,7 +11,7 @@ mod stale;
 mod writing;
 
 use crate::error::MetadataError;
-use crate::{BackendContext, Damage, LoadOptions, NewMetadata, load};
+use crate::{BackendContext, CacheSize, Damage, LoadOptions, NewMetadata, load};
 use gemelo_base::random::mix64;
 use gemelo_format::{
     Birth, Change, Checksum, Compression, DedupMode, Fingerprint, FingerprintKind, Lbn, MapEntry,
@@ -22,7 +22,7 @@ use pair::Pair;
 const DATA_BLOCKS: u64 = 200_000;
 const VOLUME_BLOCKS: u64 = 1 << 33;
 const NEW: NewMetadata =
-    NewMetadata { data_blocks: DATA_BLOCKS, next_volume: 1, cache_bytes: CACHE_BYTES };
+    NewMetadata { data_blocks: DATA_BLOCKS, next_volume: 1, cache: CacheSize::Given(CACHE_BYTES) };
 /// A small cache, so that pages are evicted and read again all the time.
 const CACHE_BYTES: u64 = 64 << 10;
 
@@ -198,7 +198,7 @@ fn a_wide_pool_has_its_index_in_memory() {
     pair.backend.freeze();
     let root = pair.write();
     let home = BackendContext::new(pair.metadata(), &pair.superblock);
-    let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
+    let options = LoadOptions { cache: CacheSize::Given(CACHE_BYTES), salvages: false };
     for policy in Policy::ALL {
         let loaded = load(&home, &Root { policy, ..root.clone() }, options, &mut Damage::default());
         let why = loaded.err().map(|error| error.to_string());

@@ -119,7 +119,7 @@ fn open(directory: &Path, policy: Policy, cache_kib: u64, bytes: u64) -> Pool {
     }
     let options = PoolOptions { capacity_bytes: bytes * 4, policy, ..PoolOptions::default() };
     Pool::create(&path, &options).unwrap();
-    let cache_bytes = cache_kib << 10;
+    let cache_bytes = Some(cache_kib << 10);
     let tuning = Tuning { cache_bytes, content_cache_bytes: Some(0), ..Tuning::default() };
     let pool = Pool::open(&path, tuning, Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("v", bytes, DedupMode::Inline).unwrap();

@@ -27,7 +27,7 @@ pub use engine::{
     SnapshotSpace, VolumeLayout, VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};
-pub use gemelo_metadata::{CacheStats, IndexSampling, Needs, about_policy};
+pub use gemelo_metadata::{CacheSize, CacheStats, IndexSampling, Needs, about_policy};
 pub use load::{LoadStat, OperationKind, OperationStat, Traffic};
 pub use pool::{
     DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,

@@ -1,6 +1,8 @@
-//! The memory of the machine, and the allocator of the process.
+//! The memory of the machine and of the process, and its allocator.
 
 use std::ffi::c_int;
+use std::fs;
+use std::path::Path;
 
 /// The fewest arenas of a process: with one, every thread would wait for every other.
 const MIN_ARENAS: usize = 2;
@@ -16,6 +18,35 @@ pub fn of_machine() -> u64 {
     let unit = u64::from(info.mem_unit);
     // The cast is safe: it has the width of a word of the machine.
     (info.totalram as u64).saturating_mul(unit.max(1))
+}
+
+/// Returns the bytes of memory that this process may have: those of the machine, or fewer if a
+/// control group of the process has a limit.
+#[must_use]
+pub fn of_process() -> u64 {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = limit_of_groups(Path::new("/sys/fs/cgroup"), &groups);
+    limit.map_or_else(of_machine, |limit| limit.min(of_machine()))
+}
+
+/// The least limit of these control groups and of those above them, where both versions of control
+/// groups are mounted here. `groups` has the form of `/proc/self/cgroup`. In a container, the path
+/// of a group may be the host's, and the container's own group is mounted at the top.
+fn limit_of_groups(mounted: &Path, groups: &str) -> Option<u64> {
+    let limits = groups.lines().flat_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
+        let (top, file) = match controllers {
+            "" => (mounted.to_owned(), "memory.max"),
+            _ => (mounted.join("memory"), "memory.limit_in_bytes"),
+        };
+        let counts = controllers.is_empty() || controllers.split(',').any(|one| one == "memory");
+        let group = top.join(path.trim_start_matches('/'));
+        let above = group.ancestors().take_while(|group| group.starts_with(&top));
+        let limit = |group: &Path| fs::read_to_string(group.join(file)).ok()?.trim().parse().ok();
+        above.filter_map(limit).filter(|_| counts).collect::<Vec<u64>>()
+    });
+    limits.min()
 }
 
 /// Has the allocator keep little of what is freed, for threads that begin later.
@@ -70,6 +101,39 @@ pub fn allocated_bytes() -> Option<u64> {
     }
     #[cfg(not(target_env = "gnu"))]
     None
+}
+
+#[cfg(test)]
+mod limits {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_process_is_within_the_limits_of_its_groups() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path();
+        let limit = |groups| limit_of_groups(top, groups);
+        let set = |file: &str, text: &str| {
+            fs::create_dir_all(top.join(file).parent().unwrap()).unwrap();
+            fs::write(top.join(file), text).unwrap();
+        };
+        assert_eq!(limit("0::/a/b\n"), None, "nothing is mounted");
+        set("a/b/memory.max", "max\n");
+        assert_eq!(limit("0::/a/b\n"), None);
+        set("a/memory.max", "3000000\n");
+        assert_eq!(limit("0::/a/b\n"), Some(3_000_000), "a limit above counts");
+        set("a/b/memory.max", "2000000\n");
+        assert_eq!(limit("0::/a/b\n"), Some(2_000_000));
+        assert_eq!(limit("0::/of/the/host\n"), None);
+        set("memory.max", "7000000\n");
+        assert_eq!(limit("0::/of/the/host\n"), Some(7_000_000), "a container's own is at the top");
+        // The first version has a tree for each controller.
+        set("memory/c/memory.limit_in_bytes", "1000000\n");
+        let groups = "5:cpu,cpuacct:/c\n4:memory:/c/d\n";
+        assert_eq!(limit(groups), Some(1_000_000));
+        assert_eq!(limit("5:cpu,cpuacct:/c\n"), None, "only the controller of memory counts");
+        assert_eq!(limit("4:memory:/c\n0::/a/b\n"), Some(1_000_000), "the least counts");
+        assert!((1..=of_machine()).contains(&of_process()));
+    }
 }
 
 #[cfg(all(test, target_env = "gnu"))]

@@ -33,7 +33,7 @@ pub(crate) fn tuning() -> Tuning {
     Tuning {
         verify_reads: true,
         background: false,
-        cache_bytes: 256 << 10,
+        cache_bytes: Some(256 << 10),
         content_cache_bytes: Some(0),
         ..Tuning::default()
     }

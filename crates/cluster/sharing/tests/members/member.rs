@@ -144,7 +144,7 @@ pub(crate) fn format_as(
 pub(crate) fn tuning() -> Tuning {
     Tuning {
         background: false,
-        cache_bytes: cache_bytes(),
+        cache_bytes: Some(cache_bytes()),
         write_buffer_bytes: 24 * BLOCK as u64,
         // Tests damage contents in the store, and read them.
         content_cache_bytes: Some(0),

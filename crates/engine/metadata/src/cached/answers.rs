@@ -4,7 +4,8 @@ use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{
-    Index, KnownBlock, Map, MetadataBackend, MissingPages, Record, Repair, Totals, Volumes,
+    CacheStats, Index, KnownBlock, Map, MetadataBackend, MissingPages, Record, Repair, Totals,
+    Volumes,
 };
 use gemelo_format::{
     Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, Policy, VolumeId, VolumeRecord,
@@ -251,21 +252,29 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
         let deltas = self.frozen().into_iter().chain([&self.active]);
         let frozen_fresh = self.frozen.as_ref().map(|frozen| frozen.fresh).unwrap_or_default();
         let recent: u64 = deltas.clone().map(Delta::index_entries).sum();
+        let held_bytes = deltas.map(Delta::allocated_bytes).sum::<u64>()
+            + self.spare.allocated_bytes()
+            + self.fresh.and(frozen_fresh).bytes()
+            + self.pages.memory_bytes()
+            + self.neighbours.lock().bytes();
+        let pages = self.pages.in_use();
+        let most_pages = pages.max(self.full_pages());
+        let (hits, misses) = self.pages.cache().look_ups();
         Totals {
             references: self.references,
             physical: self.physical,
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
             index_entries: self.version.index.entries() + recent,
-            memory_bytes: deltas.map(Delta::allocated_bytes).sum::<u64>()
-                + self.spare.allocated_bytes()
-                + self.fresh.and(frozen_fresh).bytes()
-                + self.parents.bytes()
-                + self.pages.cache().memory_bytes()
-                + self.version.index.bytes()
-                + self.neighbours.lock().bytes(),
-            pages: self.pages.in_use(),
-            cache: self.pages.cache().figures(),
+            memory_bytes: held_bytes + self.parents.bytes() + self.version.index.bytes(),
+            pages,
+            cache: CacheStats {
+                capacity_bytes: self.cache_bytes,
+                max_capacity_bytes: self.cache.bytes(most_pages, most_pages),
+                held_bytes,
+                hits,
+                misses,
+            },
         }
     }
 }

@@ -2,12 +2,11 @@
 //! which approximates "least recently used". Pages that thousands of blocks need stay for several
 //! rounds of the hand without a use.
 
-use crate::CacheStats;
 use gemelo_base::locks::Mutex;
 use gemelo_format::{NodeRef, PAGE_BYTES, Page, Part, Slot};
 use hashbrown::HashTable;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Parts with a lock each, so that readers seldom wait for each other.
 const SHARDS: usize = 16;
@@ -15,7 +14,7 @@ const SHARDS: usize = 16;
 /// few pages each.
 const MIN_SHARDED: usize = 256;
 /// Memory of a page and of its frame's other fields.
-const FRAME_BYTES: usize = PAGE_BYTES + 64;
+pub(super) const FRAME_BYTES: usize = PAGE_BYTES + 64;
 
 /// The memory of one page in so many is kept for others when the page is evicted.
 const SPARE_PART: usize = 64;
@@ -60,10 +59,11 @@ struct Shard {
 /// A cache of pages that several threads can use.
 pub(super) struct Cache {
     shards: Vec<Mutex<Shard>>,
-    max_frames: usize,
+    /// Frames of each part.
+    max_frames: AtomicUsize,
     /// Pages that were evicted, and that nobody else has: their memory serves the next ones.
     spare: Mutex<Vec<Arc<Page>>>,
-    max_spare: usize,
+    max_spare: AtomicUsize,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -126,18 +126,27 @@ impl Shard {
 
 impl Cache {
     pub(super) fn new(bytes: u64) -> Self {
-        let pages = usize::try_from(bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
-        let max_spare = pages / SPARE_PART;
-        let frames = pages - max_spare;
+        let frames = usize::try_from(bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
         let shards = if frames < MIN_SHARDED { 1 } else { SHARDS };
-        Self {
+        let cache = Self {
             shards: (0..shards).map(|_| Mutex::default()).collect(),
-            max_frames: (frames / shards).max(2),
+            max_frames: AtomicUsize::new(0),
             spare: Mutex::default(),
-            max_spare,
+            max_spare: AtomicUsize::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-        }
+        };
+        cache.grow(bytes);
+        cache
+    }
+
+    /// Lets the cache have more bytes.
+    pub(super) fn grow(&self, bytes: u64) {
+        let pages = usize::try_from(bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
+        let max_spare = pages / SPARE_PART;
+        let frames = (pages - max_spare) / self.shards.len();
+        self.max_spare.store(max_spare, Ordering::Relaxed);
+        self.max_frames.store(frames.max(2), Ordering::Relaxed);
     }
 
     fn shard(&self, slot: Slot) -> Option<&Mutex<Shard>> {
@@ -176,8 +185,8 @@ impl Cache {
     }
 
     /// The most pages that it holds.
-    pub(super) const fn max_pages(&self) -> usize {
-        self.max_frames * self.shards.len()
+    pub(super) fn max_pages(&self) -> usize {
+        self.max_frames.load(Ordering::Relaxed) * self.shards.len()
     }
 
     pub(super) fn put(&self, at: NodeRef, width: Width, page: Arc<Page>) {
@@ -186,7 +195,10 @@ impl Cache {
             // once are evicted first.
             let rounds = if width == Width::Wide { WIDE_ROUNDS } else { 0 };
             let frame = Frame { slot: at.slot, checksum: at.checksum, width, rounds, page };
-            let evicted = shard.lock().put(self.max_frames, frame);
+            let mut shard = shard.lock();
+            // Read with the lock, it is never less than what another thread has seen with it.
+            let evicted = shard.put(self.max_frames.load(Ordering::Relaxed), frame);
+            drop(shard);
             evicted.into_iter().for_each(|page| self.keep(page));
         }
     }
@@ -195,7 +207,7 @@ impl Cache {
     pub(super) fn keep(&self, mut page: Arc<Page>) {
         if Arc::get_mut(&mut page).is_some()
             && let Some(mut spare) = self.spare.try_lock()
-            && spare.len() < self.max_spare
+            && spare.len() < self.max_spare.load(Ordering::Relaxed)
         {
             spare.push(page);
         }
@@ -218,11 +230,9 @@ impl Cache {
         own
     }
 
-    pub(super) fn figures(&self) -> CacheStats {
-        CacheStats {
-            hits: self.hits.load(Ordering::Relaxed),
-            misses: self.misses.load(Ordering::Relaxed),
-        }
+    /// Pages that were looked up and found, and those that were not.
+    pub(super) fn look_ups(&self) -> (u64, u64) {
+        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {

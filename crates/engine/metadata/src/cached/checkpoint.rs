@@ -117,6 +117,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             self.table = table;
         }
         self.pages.finish();
+        self.grow_cache();
         let made = merged.map(|merged| merged.made);
         Some(Box::new((Spent { frozen, spare: self.spare.clone() }, made)))
     }

@@ -44,7 +44,7 @@ fn read_below(pages: &Pages, at: NodeRef, level: u8, seen: &mut HashSet<Slot>) -
 
 /// Writes all pages of a state anew that the checkpoint has not made, and names the new ones.
 pub(super) fn write_all<I: IndexState>(pages: &Pages, merged: &mut Merged<I>) -> Result<()> {
-    let mut image = Image { pages, made: pages.taken(), moved: Moved::new() };
+    let mut image = Image { pages, made: pages.accounted().1, moved: Moved::new() };
     for map in merged.maps.values_mut() {
         image.tree(map, Part::Map)?;
     }

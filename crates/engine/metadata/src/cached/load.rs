@@ -126,7 +126,7 @@ impl<L: Layout> CachedBackend<L> {
         options: LoadOptions,
         damage: &mut Damage,
     ) -> Result<Self> {
-        let LoadOptions { cache_bytes, salvages } = options;
+        let LoadOptions { cache, salvages } = options;
         let superblock = home.superblock;
         let seed = PoolSeed::of(superblock);
         let chain = read_chain(&*home.disk, superblock, root, seed)?;
@@ -137,7 +137,7 @@ impl<L: Layout> CachedBackend<L> {
             .ok_or_else(|| MetadataError::damaged("the checkpoint's table is malformed"))?;
         let (data_blocks, next_volume) = (root.data_blocks, root.next_volume);
         let mut backend =
-            Self::new(root.policy, home, NewMetadata { data_blocks, next_volume, cache_bytes });
+            Self::new(root.policy, home, NewMetadata { data_blocks, next_volume, cache });
         for slot in &chain.slots {
             claim(&backend.pages, *slot)?;
         }
@@ -245,7 +245,8 @@ impl<L: Layout> CachedBackend<L> {
             fingerprints: table.fingerprints.into(),
             index: L::Index::load(stored, self.pbn_end(), self.sampling)?,
         };
-        self.pages.note_loaded();
+        self.pages.note_fit();
+        self.grow_cache();
         if self.version.index.in_memory().is_some() {
             self.unread = Mutex::new(Unread::ALL);
         }

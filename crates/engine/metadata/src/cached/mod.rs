@@ -49,9 +49,10 @@ mod table;
 mod validate;
 
 use super::registry::{BackendContext, NewMetadata, Registration};
-use crate::IndexSampling;
+use super::{CacheSize, IndexSampling, estimate};
 use crate::error::{MetadataError, Result};
 use btree::BTreeLayout;
+use cache::FRAME_BYTES;
 use catch_up::Unread;
 use compact::CompactLayout;
 pub(super) use compact::bytes_of as compact_index_bytes;
@@ -122,8 +123,9 @@ pub(super) const INRAM: Registration = Registration {
 const CACHE_SHARE: u64 = 2;
 const DELTA_SHARE: u64 = 8;
 const NEIGHBOURS_SHARE: u64 = 16;
-/// The least memory that can be configured.
-const MIN_CACHE_BYTES: u64 = 64 << 10;
+/// Versions of a page in memory: that of the last checkpoint, and that of the one under way. Slots
+/// that a checkpoint has left keep their pages until they are taken.
+const VERSIONS: u64 = 2;
 /// Memory of a word in the table of its piece, the mean from one growth to the next, and that of a
 /// piece of a layer.
 const WORD_BYTES: u64 = 19;
@@ -249,6 +251,20 @@ struct Frozen {
     keeps_index: bool,
 }
 
+/// Bytes of a cache that are for pages. An image has all of them in memory.
+const fn page_share(policy: Policy, cache_bytes: u64) -> u64 {
+    if policy.is_image() { u64::MAX } else { cache_bytes / CACHE_SHARE }
+}
+
+/// Bytes of a cache that a load of random writes uses, for so many pages: their old and new
+/// versions as far as there is room, both deltas, and what a merge sorts, half as much as a delta.
+/// An image has all pages in memory.
+pub(super) fn used_cache_bytes(policy: Policy, cache_bytes: u64, pages: u64) -> u64 {
+    let versions = pages.saturating_mul(VERSIONS * FRAME_BYTES as u64);
+    let changes = cache_bytes / DELTA_SHARE;
+    versions.min(page_share(policy, cache_bytes)) + 2 * changes + changes / 2
+}
+
 /// A backend that keeps its metadata on disk in the layout `L`.
 pub(super) struct CachedBackend<L: Layout> {
     policy: Policy,
@@ -272,6 +288,9 @@ pub(super) struct CachedBackend<L: Layout> {
     /// The state that the checkpoint under way has written.
     merged: Arc<Mutex<Option<Merged<L::Index>>>>,
     pages: Arc<Pages>,
+    /// The size of the cache as it was asked for, and the bytes that it may take now.
+    cache: CacheSize,
+    cache_bytes: u64,
     /// The slots of the durable table, and of the table that the checkpoint under way has written.
     table: Vec<Slot>,
     sealed: Option<Vec<Slot>>,
@@ -302,12 +321,13 @@ impl<L: Layout> CachedBackend<L> {
 
     /// Makes the backend of an empty pool.
     fn new(policy: Policy, home: &BackendContext<'_>, new: NewMetadata) -> Self {
-        let NewMetadata { data_blocks, next_volume, cache_bytes } = new;
-        let cache_bytes = cache_bytes.max(MIN_CACHE_BYTES);
-        let page_bytes = if policy.is_image() { u64::MAX } else { cache_bytes / CACHE_SHARE };
+        let NewMetadata { data_blocks, next_volume, cache } = new;
         let (superblock, sampling) = (home.superblock, home.sampling);
         let seed = PoolSeed::of(superblock);
         let pbn_end = superblock.store.pbn_end(data_blocks);
+        let full_pages = estimate::full_pages(policy, data_blocks);
+        let cache_bytes = cache.bytes(0, full_pages);
+        let page_bytes = page_share(policy, cache_bytes);
         Self {
             policy,
             block_bytes: u64::from(superblock.block_bytes),
@@ -328,6 +348,8 @@ impl<L: Layout> CachedBackend<L> {
             version: Version::empty(L::Index::empty(pbn_end, sampling)),
             merged: Arc::default(),
             pages: Arc::new(Pages::new(home, seed, page_bytes)),
+            cache,
+            cache_bytes,
             table: Vec::new(),
             sealed: None,
             max_delta_bytes: cache_bytes / DELTA_SHARE,
@@ -339,6 +361,22 @@ impl<L: Layout> CachedBackend<L> {
             neighbours: Mutex::new(Neighbours::new(cache_bytes / NEIGHBOURS_SHARE)),
             checked: Mutex::default(),
             layout: PhantomData,
+        }
+    }
+
+    /// Pages of the metadata when the pool is full.
+    fn full_pages(&self) -> u64 {
+        estimate::full_pages(self.policy, self.data_blocks)
+    }
+
+    /// Gives the cache the size that the metadata need by now.
+    fn grow_cache(&mut self) {
+        let bytes = self.cache.bytes(self.pages.in_use(), self.full_pages());
+        if bytes > self.cache_bytes {
+            self.cache_bytes = bytes;
+            self.pages.grow_cache(page_share(self.policy, bytes));
+            self.max_delta_bytes = bytes / DELTA_SHARE;
+            self.neighbours.get_mut().grow(bytes / NEIGHBOURS_SHARE);
         }
     }
 

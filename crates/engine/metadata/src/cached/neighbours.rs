@@ -28,15 +28,24 @@ pub(super) struct Neighbours {
     hashes: HashMap<u64, Vec<u64>>,
 }
 
+/// The most groups that so many bytes hold.
+fn groups_of(bytes: u64) -> usize {
+    usize::try_from(bytes / (ENTRY_BYTES * GROUP)).unwrap_or(usize::MAX).max(2)
+}
+
 impl Neighbours {
     pub(super) fn new(bytes: u64) -> Self {
-        let max_groups = usize::try_from(bytes / (ENTRY_BYTES * GROUP));
         Self {
-            max_groups: max_groups.unwrap_or(usize::MAX).max(2),
+            max_groups: groups_of(bytes),
             pbns: HashMap::new(),
             groups: VecDeque::new(),
             hashes: HashMap::new(),
         }
+    }
+
+    /// Lets it have more bytes.
+    pub(super) fn grow(&mut self, bytes: u64) {
+        self.max_groups = groups_of(bytes);
     }
 
     /// Bytes of memory, at most.

@@ -64,6 +64,8 @@ pub(crate) struct Pages {
     cache: Cache,
     /// `true` while the pages in use fit the cache well.
     fit: AtomicBool,
+    /// Bytes of the tables of arrays, without their leaves, which the cache has.
+    table_bytes: Arc<AtomicU64>,
     slots: Mutex<Slots>,
     owners: SlotOwners,
     changes: Mutex<Changes>,
@@ -86,6 +88,7 @@ impl Pages {
             seed,
             cache: Cache::new(cache_bytes),
             fit: AtomicBool::new(true),
+            table_bytes: Arc::default(),
             slots: Mutex::default(),
             owners: SlotOwners::default(),
             changes: Mutex::default(),
@@ -101,6 +104,16 @@ impl Pages {
         &self.cache
     }
 
+    /// The bytes of the tables of arrays, which these count.
+    pub(super) const fn table_bytes(&self) -> &Arc<AtomicU64> {
+        &self.table_bytes
+    }
+
+    /// Bytes of the pages in memory, and of what leads to them.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.cache.memory_bytes() + self.table_bytes.load(Ordering::Relaxed)
+    }
+
     /// Notes that the first slots have their space on the disk.
     pub(super) fn note_allocated(&self, slots: u64) {
         self.slots.lock().note_allocated(slots);
@@ -112,14 +125,16 @@ impl Pages {
         self.fit.load(Ordering::Relaxed)
     }
 
-    fn note_fit(&self, in_use: u64) {
+    /// Notes whether the pages of the last checkpoint fit the cache.
+    pub(super) fn note_fit(&self) {
         let most = self.cache.max_pages() as u64 / TABLE_SHARE;
-        self.fit.store(in_use <= most, Ordering::Relaxed);
+        self.fit.store(self.in_use() <= most, Ordering::Relaxed);
     }
 
-    /// Notes the pages of the checkpoint that was loaded.
-    pub(super) fn note_loaded(&self) {
-        self.note_fit(self.in_use());
+    /// Lets the cache have more bytes.
+    pub(super) fn grow_cache(&self, bytes: u64) {
+        self.cache.grow(bytes);
+        self.note_fit();
     }
 
     pub(super) fn in_use(&self) -> u64 {
@@ -188,7 +203,7 @@ impl Pages {
     }
 
     /// The most pages that one list of reads brings into the cache.
-    pub(super) const fn max_fetched(&self) -> usize {
+    pub(super) fn max_fetched(&self) -> usize {
         self.cache.max_pages() / FETCH_SHARE
     }
 
@@ -324,11 +339,7 @@ impl Pages {
 
     /// Marks a slot as used. Returns whether it was free.
     pub(super) fn claim(&self, slot: Slot) -> bool {
-        let was_free = self.slots.lock().claim(slot);
-        if was_free {
-            self.owners.claim(slot);
-        }
-        was_free
+        self.slots.lock().claim(slot).then(|| self.owners.claim(slot)).is_some()
     }
 
     /// Marks a slot as free again that was marked as used at the opening.
@@ -341,11 +352,6 @@ impl Pages {
     pub(super) fn begin(&self) {
         self.slots.lock().rewind();
         self.changes.lock().written = 0;
-    }
-
-    /// The slots that the checkpoint has taken so far.
-    pub(super) fn taken(&self) -> HashSet<Slot> {
-        self.changes.lock().taken.iter().copied().collect()
     }
 
     /// The number of slots in use, and those of them that the checkpoint has taken so far.
@@ -467,7 +473,8 @@ impl Pages {
         self.owners.finish(taken, retired, slots.in_use());
         taken.clear();
         retired.clear();
-        self.note_fit(slots.in_use());
+        drop((changes, slots));
+        self.note_fit();
     }
 
     /// Ends a checkpoint that failed before its root was written. No state has the slots that it

@@ -12,12 +12,32 @@ use super::pages::Pages;
 use crate::error::Result;
 use gemelo_format::{Page, Part, Tree, array_value};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A node of a table: a leaf, which the array may lack, or the nodes below it that are known.
 enum Node {
     Leaf(Option<Arc<Page>>),
-    Inner(Box<[OnceLock<Self>]>),
+    Inner(Box<Inner>),
+}
+
+/// The nodes below a node of a table.
+struct Inner {
+    below: [OnceLock<Node>; FANOUT as usize],
+    counted: Arc<AtomicU64>,
+}
+
+impl Inner {
+    fn new(counted: &Arc<AtomicU64>) -> Box<Self> {
+        counted.fetch_add(size_of::<Self>() as u64, Ordering::Relaxed);
+        Box::new(Self { below: [const { OnceLock::new() }; _], counted: Arc::clone(counted) })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.counted.fetch_sub(size_of::<Self>() as u64, Ordering::Relaxed);
+    }
 }
 
 /// An array of a state, with a table of its leaves. Both never change.
@@ -54,21 +74,22 @@ impl Array {
         loop {
             node = match node {
                 Node::Leaf(page) => return Some(page.as_deref()),
-                Node::Inner(below) => {
+                Node::Inner(inner) => {
                     level -= 1;
-                    below.get(place(level, number))?.get()?
+                    inner.below.get(place(level, number))?.get()?
                 }
             };
         }
     }
 
-    /// Adds a leaf to the table.
-    fn keep(&self, number: u64, leaf: Option<Arc<Page>>) {
+    /// Adds a leaf to the table, whose memory is counted.
+    fn keep(&self, number: u64, leaf: Option<Arc<Page>>, counted: &Arc<AtomicU64>) {
         let mut at = &*self.table;
         for level in (0..self.tree.height).rev() {
-            let inner = || Node::Inner((0..FANOUT).map(|_| OnceLock::new()).collect());
-            let Node::Inner(below) = at.get_or_init(inner) else { return };
-            let Some(next) = below.get(place(level, number)) else { return };
+            let Node::Inner(inner) = at.get_or_init(|| Node::Inner(Inner::new(counted))) else {
+                return;
+            };
+            let Some(next) = inner.below.get(place(level, number)) else { return };
             at = next;
         }
         // Another thread may have been faster.
@@ -143,7 +164,7 @@ impl<'a> Reader<'a> {
     fn hold(&mut self, number: u64, page: Option<Arc<Page>>, key: u64) -> u128 {
         let value = self.value(page.as_deref(), key);
         if self.pages.fit() {
-            self.array.keep(number, page.clone());
+            self.array.keep(number, page.clone(), self.pages.table_bytes());
         }
         self.last = Some((number, page));
         value
@@ -220,6 +241,17 @@ mod tests {
         leaf * KEYS_OF_LEAF + leaf % KEYS_OF_LEAF
     }
 
+    /// The nodes of a table that are no leaves.
+    fn inner_nodes(node: &Node) -> u64 {
+        match node {
+            Node::Leaf(_) => 0,
+            Node::Inner(inner) => {
+                let below = inner.below.iter().filter_map(OnceLock::get);
+                1 + below.map(inner_nodes).sum::<u64>()
+            }
+        }
+    }
+
     fn look_up_all(pages: &Pages, array: &Array, leaves: &[u64]) {
         let beside = leaves.iter().flat_map(|leaf| [*leaf, leaf + 1, leaf + FANOUT]);
         let beyond = array::span(array.height) + 3;
@@ -248,13 +280,13 @@ mod tests {
                 let array = Array::from(tree.unwrap());
                 assert_eq!(usize::from(array.height), height);
                 pages.flush().unwrap();
-                pages.note_loaded();
+                pages.note_fit();
                 // An array of one leaf fits even a cache of two pages.
                 let fit = fit || height == 0;
                 assert_eq!(pages.fit(), fit);
                 let looked_at = || {
-                    let figures = pages.cache().figures();
-                    figures.hits + figures.misses
+                    let (hits, misses) = pages.cache().look_ups();
+                    hits + misses
                 };
                 look_up_all(&pages, &array, leaves);
                 let before = looked_at();
@@ -263,6 +295,12 @@ mod tests {
                 assert_eq!(array.known(leaves[0]).is_some(), fit);
                 // Another state with the same pages has a table of its own.
                 assert!(Array::from(*array).known(leaves[0]).is_none());
+                let bytes = || pages.table_bytes().load(Ordering::Relaxed);
+                let inner = array.table.get().map_or(0, inner_nodes);
+                assert_eq!(bytes(), inner * size_of::<Inner>() as u64);
+                assert_eq!(inner > 0, fit && height > 0);
+                drop(array);
+                assert_eq!(bytes(), 0, "an array that goes takes its table along");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::pair::Pair;
 use super::{DATA_BLOCKS, checksum_of};
-use crate::{IndexSampling, Needs, PlannedPool, estimate};
+use crate::{CacheSize, IndexSampling, Needs, PlannedPool, estimate};
 use gemelo_base::random::{Random, mix64};
 use gemelo_format::{COPIES, Change, Fingerprint, Lbn, PAGE_BYTES, Pbn, Policy, VolumeId};
 
@@ -46,7 +46,7 @@ fn needs(backend: Policy, sampling: IndexSampling) -> Needs {
         data_blocks: DATA_BLOCKS,
         used_blocks: USED_BLOCKS,
         mapped_blocks: USED_BLOCKS,
-        cache_bytes: CACHE_BYTES,
+        cache: CacheSize::Given(CACHE_BYTES),
         sampling,
     };
     estimate(backend, &pool)

@@ -2,8 +2,8 @@
 
 use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
 use crate::{
-    BackendContext, Damage, IndexSampling, LoadOptions, MetadataBackend, NewMetadata, PageWrites,
-    Sealed, empty, load,
+    BackendContext, CacheSize, Damage, IndexSampling, LoadOptions, MetadataBackend, NewMetadata,
+    PageWrites, Sealed, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::{Disk, FileDisk};
@@ -371,7 +371,7 @@ impl Pair {
     }
 
     pub(super) fn reload_from(&mut self, disk: Arc<dyn Disk>, root: &Root, cache_bytes: u64) {
-        let options = LoadOptions { cache_bytes, salvages: false };
+        let options = LoadOptions { cache: CacheSize::Given(cache_bytes), salvages: false };
         let mut damage = Damage::default();
         let home = BackendContext::new(disk, &self.superblock).with_sampling(self.sampling);
         self.backend = load(&home, root, options, &mut damage).unwrap();

@@ -8,7 +8,7 @@ use gemelo_disk::FileDisk;
 use gemelo_disk::testing::{SyntheticDisk, renumber, synthesize};
 use gemelo_format::Policy;
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
+use gemelo_volume::{Needs, Pool, PoolOptions, Tuning, Volume};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -61,10 +61,13 @@ pub(crate) struct Bench {
     pub(crate) next: AtomicU32,
     /// The number of loads so far. Each has places of its own.
     loads: u64,
-    /// The highest memory seen.
+    /// The highest memory seen: that of the process, and what of it `pool stat` names.
     pub(crate) memory_bytes: u64,
-    /// The memory of the metadata of the full pool, as `gemelo pool estimate` has it.
-    pub(crate) estimated_bytes: u64,
+    pub(crate) metadata_bytes: u64,
+    pub(crate) cache_bytes: u64,
+    pub(crate) buffer_bytes: u64,
+    /// The needs of the metadata of the full pool, as `gemelo pool estimate` has them.
+    pub(crate) estimated: Needs,
 }
 
 impl Bench {
@@ -77,12 +80,14 @@ impl Bench {
             policy,
             ..PoolOptions::default()
         };
-        let cache_bytes = options.cache_mib << 20;
+        let cache_bytes = (options.cache_mib > 0).then_some(options.cache_mib << 20);
         // The memory is that of the metadata.
         let tuning = Tuning { cache_bytes, content_cache_bytes: Some(0), ..Tuning::default() };
         let next = AtomicU32::new(0);
         let load = options.load;
-        let full = pool.needs(1.0, (cache_bytes, tuning.index_sampling)).unwrap();
+        // Of a pool that the blocks of the volume fill.
+        let filled = PoolOptions { capacity_bytes: blocks * BLOCK as u64, ..pool.clone() };
+        let full = filled.needs(1.0, (tuning.metadata_cache(), tuning.index_sampling)).unwrap();
         let bench = Self {
             path,
             data,
@@ -93,7 +98,10 @@ impl Bench {
             next,
             loads: 0,
             memory_bytes: 0,
-            estimated_bytes: full.needs.memory_bytes,
+            metadata_bytes: 0,
+            cache_bytes: 0,
+            buffer_bytes: 0,
+            estimated: full.needs,
         };
         Pool::format(&bench.disks(), &pool).unwrap();
         bench
@@ -121,8 +129,12 @@ impl Bench {
         anonymous_bytes().saturating_sub(self.data.memory_bytes())
     }
 
-    pub(crate) fn note_memory(&mut self) {
+    pub(crate) fn note_memory(&mut self, pool: &Pool) {
         self.memory_bytes = self.memory_bytes.max(self.own_bytes());
+        let stat = pool.stat().unwrap();
+        self.metadata_bytes = self.metadata_bytes.max(stat.metadata_memory_bytes);
+        self.cache_bytes = self.cache_bytes.max(stat.metadata_cache.held_bytes);
+        self.buffer_bytes = self.buffer_bytes.max(stat.write_buffer.memory_bytes);
     }
 
     /// Writes fresh contents from end to end, in a part for each thread. Returns blocks a second.
@@ -139,7 +151,7 @@ impl Bench {
         });
         pool.flush().unwrap();
         let rate = self.blocks as f64 / started.elapsed().as_secs_f64();
-        self.note_memory();
+        self.note_memory(pool);
         rate
     }
 
@@ -176,7 +188,7 @@ impl Bench {
         });
         pool.flush().unwrap();
         let rate = written as f64 / started.elapsed().as_secs_f64();
-        self.note_memory();
+        self.note_memory(pool);
         rate
     }
 

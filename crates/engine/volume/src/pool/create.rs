@@ -10,7 +10,9 @@ use gemelo_format::{
     PAGE_BYTES, Page, Pbn, Policy, PoolSeed, Regions, Root, SlotWrite, StoreKind, Superblock,
     WordForm, is_block_size,
 };
-use gemelo_metadata::{BackendContext, IndexSampling, Needs, NewMetadata, PlannedPool, Sealed};
+use gemelo_metadata::{
+    BackendContext, CacheSize, IndexSampling, Needs, NewMetadata, PlannedPool, Sealed,
+};
 use gemelo_store::PoolDisks;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -185,7 +187,7 @@ impl PoolOptions {
 
     /// Estimates the memory and the space that the metadata of such a pool need when it is full,
     /// with the journal and the map of free blocks. Each stored content has `dedup_ratio`
-    /// references on average, the cache has this many bytes, and an index in memory has this
+    /// references on average, the cache has this size, and an index in memory has this
     /// sample.
     ///
     /// # Errors
@@ -193,7 +195,7 @@ impl PoolOptions {
     pub fn needs(
         &self,
         dedup_ratio: f64,
-        (cache_bytes, sampling): (u64, IndexSampling),
+        (cache, sampling): (CacheSize, IndexSampling),
     ) -> Result<FullPool> {
         self.check()?;
         let data_blocks = self.data_blocks();
@@ -203,7 +205,7 @@ impl PoolOptions {
             data_blocks: self.store().pbn_end(data_blocks),
             used_blocks: stored_blocks,
             mapped_blocks,
-            cache_bytes,
+            cache,
             sampling,
         };
         let needs = gemelo_metadata::estimate(self.policy, &pool);
@@ -318,7 +320,11 @@ fn write_checkpoint(
 ) -> Result<()> {
     let seed = PoolSeed::of(superblock);
     let home = BackendContext::new(Arc::clone(&disks.metadata), superblock);
-    let new = NewMetadata { data_blocks: options.data_blocks(), next_volume: 1, cache_bytes: 0 };
+    let new = NewMetadata {
+        data_blocks: options.data_blocks(),
+        next_volume: 1,
+        cache: CacheSize::Given(0),
+    };
     let mut backend = gemelo_metadata::empty(options.policy, &home, new);
     let mut writes: Vec<SlotWrite> = Vec::new();
     let Sealed { table, table_bytes } = backend.seal(&mut writes)?;

@@ -83,7 +83,7 @@ pub(crate) fn recover(
     let seed = PoolSeed::of(&superblock);
     let store = disks.store(&superblock);
     damage.harmless.extend(store.check_labels()?);
-    let options = LoadOptions { cache_bytes: tuning.cache_bytes, salvages: is_salvaged };
+    let options = LoadOptions { cache: tuning.metadata_cache(), salvages: is_salvaged };
     let home = BackendContext::new(Arc::clone(&disks.metadata), &superblock)
         .with_sampling(tuning.index_sampling)
         .with_damage(found_damage.clone());

@@ -91,7 +91,7 @@ pub fn repair_within(
 fn tuning_within(memory_bytes: u64) -> Tuning {
     Tuning {
         background: false,
-        cache_bytes: memory_bytes,
+        cache_bytes: Some(memory_bytes),
         // Nothing is deduplicated.
         index_sampling: IndexSampling::LEAST,
         content_cache_bytes: Some(0),

@@ -2,7 +2,7 @@
 
 use crate::engine::{FinderPolicy, FinderTuning, InlineOverload, LayoutTuning};
 use gemelo_disk::{IoMode, SystemCache};
-use gemelo_metadata::IndexSampling;
+use gemelo_metadata::{CacheSize, IndexSampling};
 use std::time::Duration;
 
 /// Settings of an open pool. They are not stored on disk.
@@ -19,8 +19,9 @@ pub struct Tuning {
     /// The most references to a block. Beyond it a content gets a fresh copy.
     pub max_references: u32,
     /// Memory in bytes for pages and changes of the metadata: at least 64 KiB. It does not include
-    /// an index in memory.
-    pub cache_bytes: u64,
+    /// an index in memory. With [`None`], it is what the metadata need, up to a part of the memory
+    /// of the process.
+    pub cache_bytes: Option<u64>,
     /// The contents that an index in memory has. Of the others, it finds those that
     /// were written beside them.
     pub index_sampling: IndexSampling,
@@ -71,7 +72,7 @@ impl Default for Tuning {
             verify_bytes: false,
             read_only: false,
             max_references: u32::MAX,
-            cache_bytes: 256 << 20,
+            cache_bytes: None,
             index_sampling: IndexSampling::ALL,
             max_replay_reads: MAX_REPLAY_READS,
             background: true,
@@ -91,6 +92,12 @@ impl Default for Tuning {
 }
 
 impl Tuning {
+    /// The size of the cache of the metadata.
+    #[must_use]
+    pub fn metadata_cache(&self) -> CacheSize {
+        self.cache_bytes.map_or_else(CacheSize::default, CacheSize::Given)
+    }
+
     /// Bytes of the cache of contents over a disk with this cache of the system.
     pub(crate) fn content_cache_bytes(&self, system: SystemCache) -> u64 {
         let usual = if system.keeps_written { 0 } else { CONTENT_CACHE_BYTES };

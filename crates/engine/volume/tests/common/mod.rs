@@ -74,7 +74,7 @@ pub fn options_of((policy, compression): Kind, blocks: u64) -> PoolOptions {
 pub fn tuning() -> Tuning {
     Tuning {
         background: false,
-        cache_bytes: cache_bytes(),
+        cache_bytes: Some(cache_bytes()),
         // It is full now and then, so that writers write out, too.
         write_buffer_bytes: 24 * BLOCK as u64,
         // Contents leave it now and then, so that some are read from the disk.

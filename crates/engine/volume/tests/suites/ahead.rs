@@ -50,7 +50,7 @@ fn a_writer_does_not_wait_for_the_pages_of_another() {
         ..PoolOptions::default()
     };
     Pool::format(&disks, &options).unwrap();
-    let opened = || open(&disks, Tuning { cache_bytes: 8 << 20, ..tuning() }).unwrap();
+    let opened = || open(&disks, Tuning { cache_bytes: Some(8 << 20), ..tuning() }).unwrap();
     let pool = opened();
     pool.create_volume("a", LEAVES * LEAF, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();

@@ -109,7 +109,7 @@ fn in_a_checkpoint(commit_interval: Duration) -> (World, Hold) {
     let options = options_with(Policy::Compact, 20 * CHANGES);
     let options = PoolOptions { journal_bytes: Some(4 << 20), ..options };
     let world =
-        World::with(&options, Tuning { cache_bytes: 512 << 10, commit_interval, ..tuning() });
+        World::with(&options, Tuning { cache_bytes: Some(512 << 10), commit_interval, ..tuning() });
     let hold = world.simulation.hold_at(METADATA, Call::Write, first_slots_of(&world.simulation));
     (0..2 * CHANGES).for_each(|number| world.write(number % BLOCKS, number));
     hold.wait();

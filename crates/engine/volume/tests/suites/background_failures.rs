@@ -38,7 +38,7 @@ fn busy() -> Tuning {
     Tuning {
         background: true,
         // Requests need pages that it does not have.
-        cache_bytes: 64 << 10,
+        cache_bytes: Some(64 << 10),
         commit_interval: Duration::from_secs(5),
         finder: FinderTuning { delay: Duration::from_secs(1), ..FinderTuning::default() },
         layout: LayoutTuning { delay: Duration::from_secs(1), ..tuning().layout },

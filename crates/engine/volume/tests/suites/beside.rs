@@ -290,7 +290,7 @@ fn a_commit_of_very_many_contents_comes_after_them() {
     let kind = (Policy::Compact, None);
     let options = PoolOptions { journal_bytes: Some(8 << 20), ..options_of(kind, blocks + 100) };
     Pool::format(&simulation.disks(), &options).unwrap();
-    let tuning = Tuning { write_buffer_bytes: 16 << 20, cache_bytes: 64 << 20, ..tuned() };
+    let tuning = Tuning { write_buffer_bytes: 16 << 20, cache_bytes: Some(64 << 20), ..tuned() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     pool.create_volume("a", blocks * BLOCK as u64, DedupMode::Off).unwrap();
     let volume = pool.volume("a").unwrap();

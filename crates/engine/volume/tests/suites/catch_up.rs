@@ -49,7 +49,7 @@ fn a_sampled_index_finds_what_comes_in_order_again() {
     let options = options_with(Policy::Compact, 3 * BLOCKS);
     Pool::format(&simulation.disks(), &options).unwrap();
     let index_sampling = IndexSampling::one_in(32).unwrap();
-    let tuning = Tuning { index_sampling, cache_bytes: 4 << 20, ..tuning() };
+    let tuning = Tuning { index_sampling, cache_bytes: Some(4 << 20), ..tuning() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     for name in ["a", "b"] {
         pool.create_volume(name, BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();

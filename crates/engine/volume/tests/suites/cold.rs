@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 fn cold_pool(policy: Policy) -> (Simulation, Pool, Volume) {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options_with(policy, 2 * BLOCKS)).unwrap();
-    let tuning = Tuning { cache_bytes: 256 << 10, ..tuning() };
+    let tuning = Tuning { cache_bytes: Some(256 << 10), ..tuning() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     for (name, blocks) in [("a", BLOCKS), ("b", FAR_BLOCKS * FAR)] {
         pool.create_volume(name, blocks * BLOCK as u64, DedupMode::Inline).unwrap();

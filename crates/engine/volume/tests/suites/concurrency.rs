@@ -191,8 +191,11 @@ fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
             },
         )
         .unwrap();
-        let tuning =
-            Tuning { verify_bytes: seed % 2 == 0, cache_bytes: 64 << 10, ..Tuning::default() };
+        let tuning = Tuning {
+            verify_bytes: seed % 2 == 0,
+            cache_bytes: Some(64 << 10),
+            ..Tuning::default()
+        };
         let pool = Pool::open(&path, tuning, Arc::new(ManualClock::new())).unwrap();
         pool.create_volume(
             "a",

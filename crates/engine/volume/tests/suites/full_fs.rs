@@ -78,7 +78,7 @@ fn options(policy: Policy) -> PoolOptions {
 }
 
 fn open(disks: &PoolDisks) -> Pool {
-    let tuning = Tuning { background: false, cache_bytes: 256 << 10, ..Tuning::default() };
+    let tuning = Tuning { background: false, cache_bytes: Some(256 << 10), ..Tuning::default() };
     Pool::open_disks(disks.clone(), tuning, Arc::new(ManualClock::new())).unwrap()
 }
 

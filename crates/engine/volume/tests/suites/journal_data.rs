@@ -289,7 +289,7 @@ fn commits_carry_16_mib_at_most_between_two_syncs_of_the_data_store() {
     const MAX_BYTES: u64 = 16 << 20;
     let options =
         PoolOptions { journal_bytes: Some(96 << 20), ..options_with(Policy::Compact, 50_000) };
-    let tuning = Tuning { write_buffer_bytes: 1 << 20, cache_bytes: 64 << 20, ..tuning() };
+    let tuning = Tuning { write_buffer_bytes: 1 << 20, cache_bytes: Some(64 << 20), ..tuning() };
     let world = world_of(&options, tuning);
     let generation = world.pool.stat().unwrap().generation;
     let (mut carried, mut total) = (0, 0);

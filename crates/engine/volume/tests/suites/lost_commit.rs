@@ -99,7 +99,7 @@ fn marked(simulation: &Simulation) -> u64 {
 
 /// Settings with which hundreds of changes ask for no checkpoint.
 fn tuned() -> Tuning {
-    Tuning { cache_bytes: 4 << 20, ..tuning() }
+    Tuning { cache_bytes: Some(4 << 20), ..tuning() }
 }
 
 /// A pool with a commit of some blocks after its checkpoint, long enough for several pages.

@@ -75,7 +75,7 @@ fn replay_reads(policy: Policy, max_replay_reads: u64) -> [u64; 2] {
     let journal_bytes = Some(JOURNAL_BYTES);
     let options = PoolOptions { journal_bytes, ..options_with(policy, 4 * LEAVES) };
     Pool::format(&simulation.disks(), &options).unwrap();
-    let tuning = Tuning { cache_bytes: 64 << 20, max_replay_reads, ..tuning() };
+    let tuning = Tuning { cache_bytes: Some(64 << 20), max_replay_reads, ..tuning() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     pool.create_volume("a", LEAVES * LEAF_BYTES, DedupMode::Inline).unwrap();
     overwrite(&pool, 1);

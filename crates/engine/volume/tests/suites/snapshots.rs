@@ -56,7 +56,7 @@ fn a_snapshot_waits_neither_for_a_checkpoint_nor_for_writers_that_do() {
         let options = options_with(policy, 30_000);
         let options = PoolOptions { journal_bytes: Some(4 << 20), ..options };
         Pool::format(&simulation.disks(), &options).unwrap();
-        let tuning = Tuning { cache_bytes: 64 << 10, ..tuning() };
+        let tuning = Tuning { cache_bytes: Some(64 << 10), ..tuning() };
         let pool = open(&simulation.disks(), tuning).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();
@@ -136,7 +136,7 @@ fn a_checkpoint_leaves_little_to_the_sync_of_a_commit() {
         // Long enough for all changes.
         let options = PoolOptions { journal_bytes: Some(64 << 20), ..options };
         Pool::format(&disks, &options).unwrap();
-        let tuning = Tuning { cache_bytes: 64 << 20, ..tuning() };
+        let tuning = Tuning { cache_bytes: Some(64 << 20), ..tuning() };
         let pool = open(&disks, tuning).unwrap();
         let bytes = LEAVES * LEAF_LBNS * BLOCK as u64;
         pool.create_volume("a", bytes, DedupMode::Inline).unwrap();

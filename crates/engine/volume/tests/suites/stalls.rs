@@ -231,7 +231,7 @@ fn a_journal_that_cannot_be_written_bounds_what_waits() {
     let disks =
         PoolDisks::new(disk(directory.path(), "data", 0), Arc::clone(&metadata) as Arc<dyn Disk>);
     Pool::format(&disks, &options(2000)).unwrap();
-    let pool = open(&disks, Tuning { cache_bytes: 64 << 20, ..tuning() }).unwrap();
+    let pool = open(&disks, Tuning { cache_bytes: Some(64 << 20), ..tuning() }).unwrap();
     pool.create_volume("a", 1024 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     let both = [content(1, BLOCK).repeat(256), content(2, BLOCK).repeat(256)];
@@ -263,7 +263,8 @@ fn an_open_commit_is_bounded() {
     let simulation = Simulation::new(1);
     let options = PoolOptions { journal_bytes: Some(8 << 20), ..options(1000) };
     Pool::format(&simulation.disks(), &options).unwrap();
-    let pool = open(&simulation.disks(), Tuning { cache_bytes: 64 << 20, ..tuning() }).unwrap();
+    let pool =
+        open(&simulation.disks(), Tuning { cache_bytes: Some(64 << 20), ..tuning() }).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     let both = [content(1, BLOCK).repeat(256), content(2, BLOCK).repeat(256)];
@@ -379,7 +380,8 @@ fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
             let simulation = Simulation::new(call);
             Pool::format(&simulation.disks(), &options_with(policy, 2000)).unwrap();
             let pool =
-                open(&simulation.disks(), Tuning { cache_bytes: 16 << 20, ..tuning() }).unwrap();
+                open(&simulation.disks(), Tuning { cache_bytes: Some(16 << 20), ..tuning() })
+                    .unwrap();
             let ids = large_volume(&pool, BLOCKS);
             pool.checkpoint().unwrap();
             simulation.set_fault(Fault::CrashAt(call));
@@ -418,7 +420,7 @@ fn copies_and_removals_stop_nobody() {
         let directory = tempfile::tempdir().unwrap();
         let disks = disks(directory.path(), 0);
         Pool::format(&disks, &options_with(policy, 4000)).unwrap();
-        let tuning = Tuning { cache_bytes: 16 << 20, ..Tuning::default() };
+        let tuning = Tuning { cache_bytes: Some(16 << 20), ..Tuning::default() };
         let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
         large_volume(&pool, blocks);
         pool.create_volume("b", 1 << 20, DedupMode::Inline).unwrap();

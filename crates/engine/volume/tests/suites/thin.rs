@@ -301,7 +301,7 @@ fn no_commit_takes_more_than_16_mib_of_contents_without_space() {
     let tuning = Tuning {
         max_journal_data_bytes: Some(0),
         write_buffer_bytes: 32 << 20,
-        cache_bytes: 64 << 20,
+        cache_bytes: Some(64 << 20),
         ..tuning()
     };
     let pool = open(&simulation.disks(), tuning).unwrap();

@@ -42,7 +42,7 @@ fn made_on(metadata: Arc<dyn Disk>, options: &PoolOptions) -> PoolDisks {
 }
 
 fn opened(disks: &PoolDisks) -> Pool {
-    open(disks, Tuning { cache_bytes: 4 << 20, ..tuning() }).unwrap()
+    open(disks, Tuning { cache_bytes: Some(4 << 20), ..tuning() }).unwrap()
 }
 
 fn place(lbn: u64) -> u64 {

@@ -171,8 +171,8 @@ pub(crate) struct Arguments {
     /// the system keeps what was written in memory, as with --io buffered]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     cache: Option<Size>,
-    /// Memory for pages and changes of the metadata of the backends table, btree and compact
-    /// [default: as the pool was made, 256m]
+    /// Memory for pages and changes of the metadata [default: as the pool was made, what they need,
+    /// up to a sixteenth of the memory]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     metadata_cache: Option<Size>,
     /// Contents of which one is in an index in memory: a power of two from 1 to 1024.
@@ -270,7 +270,7 @@ impl Arguments {
 
     fn options(&self, place: &PoolPlace) -> anyhow::Result<ServeOptions> {
         let settings = self.settings(place)?;
-        settings.fit(gemelo_base::memory::of_machine())?;
+        settings.fit(gemelo_base::memory::of_process())?;
         Ok(ServeOptions {
             front_ends: self.front_ends()?,
             volumes: self.volume.clone(),

@@ -61,6 +61,7 @@ const COMMANDS: &[&str] = &[
     "pool stat DIR/scrubbed",
     "pool ls DIR",
     "pool estimate --capacity 1t",
+    "pool estimate --capacity 1t --metadata-cache 256m",
     "pool check DIR/pool",
     "pool check DIR/pool --data",
     "pool stat DIR/pool --space",

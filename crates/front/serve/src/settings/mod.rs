@@ -70,8 +70,7 @@ pub struct Settings {
     /// Most bytes a second that a scrub by schedule reads.
     #[serde(rename = "scrub-rate", deserialize_with = "size")]
     pub scrub_bytes_per_s: Option<u64>,
-    /// Bytes of memory for pages and changes of the metadata of the backends `table`, `btree` and
-    /// `compact`.
+    /// Bytes of memory for pages and changes of the metadata.
     #[serde(rename = "metadata-cache", deserialize_with = "size")]
     pub metadata_cache_bytes: Option<u64>,
     /// The contents that an index in memory has.
@@ -234,7 +233,7 @@ impl Settings {
             verify_bytes: self.verify_bytes.unwrap_or(usual.verify_bytes),
             finder: self.finder_tuning(),
             inline_overload: self.inline_overload.unwrap_or(usual.inline_overload),
-            cache_bytes: self.metadata_cache_bytes.unwrap_or(usual.cache_bytes),
+            cache_bytes: self.metadata_cache_bytes.or(usual.cache_bytes),
             index_sampling: self.index_sample.unwrap_or(usual.index_sampling),
             content_cache_bytes: self.cache_bytes.or(usual.content_cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
@@ -269,7 +268,7 @@ impl Settings {
             given().map(|(name, bytes)| format!("{name} {}", format_size(bytes))).collect();
         let (machine, told) = (format_size(memory_bytes), told.join(", "));
         Err(RequestFailure::refused(format!(
-            "this machine has {machine} of memory, less than {told}"
+            "this process may have {machine} of memory, less than {told}"
         )))
     }
 

@@ -13,7 +13,7 @@ use gemelo_format::{Compression, FingerprintKind, IndexForm, Policy};
 use gemelo_job::choice;
 use gemelo_place::PoolPlace;
 use gemelo_serve::{RequestFailure, SETTINGS, Settings};
-use gemelo_volume::{IndexSampling, NewPool, PoolOptions, Tuning, about_policy};
+use gemelo_volume::{IndexSampling, NewPool, PoolOptions, about_policy};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -47,10 +47,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "POLICY", value_parser = policy_parser(), hide_short_help = true)]
     policy: Option<Policy>,
     /// Memory that the metadata may take when the pool is full; their cache gets what the index
-    /// leaves, up to 256m
+    /// leaves, as far as they need it
     #[arg(long, value_name = "SIZE", conflicts_with = "metadata_cache")]
     memory: Option<Size>,
-    /// Memory for pages and changes of metadata [default: 256m]
+    /// Memory for pages and changes of metadata [default: what they need, up to a sixteenth of the
+    /// memory]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
     /// Contents of which one is in the index: a power of two from 1 to 1024. Others are found if
@@ -178,8 +179,7 @@ impl Arguments {
     fn cache_within_memory(&self, options: &PoolOptions) -> anyhow::Result<Option<u64>> {
         let Some(memory) = self.memory else { return Ok(self.metadata_cache.map(|cache| cache.0)) };
         let sampling = self.index_sample.unwrap_or(IndexSampling::ALL);
-        let most = (Tuning::default().cache_bytes, sampling);
-        Ok(Some(options.cache_within(memory.0, most).or_bad_input()?))
+        Ok(Some(options.cache_within(memory.0, sampling).or_bad_input()?))
     }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     arguments.check_sample(&options)?;
     let settings = arguments.settings(&options)?;
     // A pool that could not be served with its own settings is not made.
-    settings.fit(gemelo_base::memory::of_machine())?;
+    settings.fit(gemelo_base::memory::of_process())?;
     let pool = &arguments.pool;
     let about = |failure: RequestFailure| failure.about(&pool.to_string());
     let options = match pool {
@@ -274,8 +274,10 @@ mod tests {
         assert_eq!(made("create p --policy inram").unwrap(), (Policy::InRam, None));
         let cache = |line: &str| made(line).unwrap().1.unwrap() >> 20;
         assert_eq!(cache("create p --metadata-cache 16m"), 16);
-        assert_eq!(cache("create p --capacity 1t --memory 64g"), 256);
+        // A small pool needs less than it may have.
+        assert_eq!(cache("create p --capacity 64m --memory 64g"), 3);
         assert!((1..256).contains(&cache("create p --capacity 1t --memory 1400m")));
+        assert!((2400..3072).contains(&cache("create p --capacity 1t --memory 4g")));
         assert!(made("create p --index-sample 32").is_ok());
         let bad = [
             "--memory 100m",

@@ -8,7 +8,7 @@ use clap::Args;
 use gemelo_base::units::{format_count, format_counted, format_percent, format_size};
 use gemelo_base::values::Size;
 use gemelo_format::{Policy, WordForm};
-use gemelo_volume::{FullPool, IndexSampling, Needs, PoolOptions, Tuning};
+use gemelo_volume::{CacheSize, FullPool, IndexSampling, Needs, PoolOptions};
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -22,7 +22,8 @@ pub(crate) struct Arguments {
     /// Blocks of volumes for each block that is stored, at least 1
     #[arg(long, value_name = "RATIO", default_value = "1", value_parser = dedup_ratio)]
     dedup_ratio: f64,
-    /// Memory for pages and changes of metadata [default: 256m]
+    /// Memory for pages and changes of metadata [default: what they need, up to a sixteenth of the
+    /// memory of this machine]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
     /// Contents of which one is in an index in memory: a power of two from 1 to 1024
@@ -46,7 +47,7 @@ struct Input {
     capacity_bytes: u64,
     block_bytes: u32,
     dedup_ratio: f64,
-    metadata_cache_bytes: u64,
+    metadata_cache_bytes: Option<u64>,
     index_sample: IndexSampling,
 }
 
@@ -71,9 +72,7 @@ impl Arguments {
             // The greatest value is refused as a block size.
             block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
             dedup_ratio: self.dedup_ratio,
-            metadata_cache_bytes: self
-                .metadata_cache
-                .map_or(Tuning::default().cache_bytes, |cache| cache.0),
+            metadata_cache_bytes: self.metadata_cache.map(|cache| cache.0),
             index_sample: self.index_sample,
         }
     }
@@ -81,6 +80,7 @@ impl Arguments {
 
 impl Estimate {
     fn of(input: &Input) -> anyhow::Result<Self> {
+        let cache = input.metadata_cache_bytes.map_or_else(CacheSize::default, CacheSize::Given);
         let mut estimate = Self { stored_blocks: 0, mapped_blocks: 0, policies: Vec::new() };
         for policy in Policy::ALL {
             let options = PoolOptions {
@@ -92,8 +92,8 @@ impl Estimate {
             if options.is_wide() && !policy.has_words(WordForm::Wide) {
                 continue;
             }
-            let FullPool { stored_blocks, mapped_blocks, needs } = options
-                .needs(input.dedup_ratio, (input.metadata_cache_bytes, input.index_sample))?;
+            let FullPool { stored_blocks, mapped_blocks, needs } =
+                options.needs(input.dedup_ratio, (cache, input.index_sample))?;
             (estimate.stored_blocks, estimate.mapped_blocks) = (stored_blocks, mapped_blocks);
             estimate.policies.push(Row { policy, needs });
         }
@@ -102,11 +102,20 @@ impl Estimate {
 
     fn to_text(&self, input: &Input) -> String {
         let mut table = Table::new();
-        table.row(["policy", "memory", "metadata", "of the data", "overwrite reads", "writes"]);
+        table.row([
+            "policy",
+            "memory",
+            "its cache",
+            "metadata",
+            "of the data",
+            "overwrite reads",
+            "writes",
+        ]);
         for Row { policy, needs } in &self.policies {
             table.row([
                 policy.name().to_owned(),
                 format_size(needs.memory_bytes),
+                format_size(needs.cache_bytes),
                 format_size(needs.disk_bytes),
                 format_percent(needs.disk_bytes as f64 / input.capacity_bytes as f64),
                 format_counted(needs.overwrite_page_reads.into(), "page"),
@@ -150,7 +159,7 @@ mod tests {
             capacity_bytes,
             block_bytes,
             dedup_ratio: 1.0,
-            metadata_cache_bytes: 256 << 20,
+            metadata_cache_bytes: Some(256 << 20),
             index_sample,
         }
     }

@@ -10,7 +10,7 @@ use gemelo_base::units::{
 use gemelo_base::{Stat, StatTable};
 use gemelo_format::{Compression, Policy};
 use gemelo_serve::{StatReport, VolumeReport};
-use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace};
+use gemelo_volume::{CacheStats, DamagedBlock, OperationKind, OperationStat, SnapshotSpace};
 
 /// Returns the figures as text. `snapshots` is present if the space of snapshots was computed.
 pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> String {
@@ -151,6 +151,7 @@ fn metadata(report: &StatReport) -> Table {
     };
     table.row(["fingerprints in the index".to_owned(), entries]);
     table.row(["memory".to_owned(), format_size(pool.metadata_memory_bytes)]);
+    table.row(["of it the cache".to_owned(), cache_of_metadata(&pool.metadata_cache)]);
     let looked_up = pool.metadata_cache.hits + pool.metadata_cache.misses;
     if looked_up > 0 {
         let share = format_percent(pool.metadata_cache.hits as f64 / looked_up as f64);
@@ -163,6 +164,16 @@ fn metadata(report: &StatReport) -> Table {
     ]);
     table.row(["checkpoints".to_owned(), format_count(pool.generation)]);
     table
+}
+
+/// Describes the size of the cache of the metadata, which grows with them.
+fn cache_of_metadata(cache: &CacheStats) -> String {
+    let held = format_size(cache.held_bytes);
+    let [now, most] = [cache.capacity_bytes, cache.max_capacity_bytes].map(format_size);
+    match cache.max_capacity_bytes > cache.capacity_bytes {
+        true => format!("{held} of {now}, and of {most} when the pool is full"),
+        false => format!("{held} of {now}"),
+    }
 }
 
 /// Describes the write buffer and the cache of a pool that takes changes.

@@ -9,6 +9,7 @@ mod damage;
 mod filebench;
 mod killed;
 mod loss;
+mod memory;
 mod serving;
 mod stops;
 mod traces;
