@@ -49,7 +49,7 @@ const ROOMY_BATCHES: u32 = 1024;
 /// processors if the destination lies 1 to 31 bytes after the source, modulo 4096. Data of the page
 /// cache begins at a page boundary, and so does the memory of a socket that takes the replies. With
 /// this place the data of a read lies 80 bytes or more after a page boundary, and what each part of
-/// a long send copies begins at a multiple of 64 (docs/internals/copies.md).
+/// a long send copies begins at a multiple of 64 (docs/internals/write.md).
 const REPLIES_AT: usize = 64;
 
 /// A request that the device has left, and the place of its data in the received bytes.
