@@ -157,7 +157,7 @@ mod tests {
                 assert_eq!(libc::malloc_info(0, stream), 0);
                 assert_eq!(libc::fclose(stream), 0);
             }
-            std::fs::read_to_string(file.path()).unwrap().matches("<heap nr=").count()
+            fs::read_to_string(file.path()).unwrap().matches("<heap nr=").count()
         };
         keep_little();
         let before = arenas();
