@@ -7,8 +7,8 @@ use crate::{HeldPages, MetadataBackend};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::{
-    COUNT_PAGE_PBNS, Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, MapEntry, Part, Pbn, Policy,
-    VolumeId,
+    COUNT_PAGE_PBNS, Change, DIRECTORY_ENTRIES, Fingerprint, Lbn, MAP_PAGE_ENTRIES, MapEntry,
+    PAGE_BYTES, Part, Pbn, Policy, VolumeId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -274,6 +274,51 @@ fn what_a_write_needs_is_read_between_the_looks() {
             let fits = leaves == 1 || kind == Policy::Cbt;
             assert!(fits || seen.is_none(), "{kind:?}: pages are held without a holder");
         }
+    }
+}
+
+/// Pages read by the opening of a volume whose map has many pages above its leaves, and of clones
+/// of it that differ in one block each.
+fn read_with_clones(kind: Policy, clones: u32) -> u64 {
+    /// LBNs below a page above the leaves.
+    const APART: u64 = (DIRECTORY_ENTRIES * MAP_PAGE_ENTRIES) as u64;
+    let store = |volume: u32, number: u64, pbn: u64| Change::Store {
+        volume: VolumeId(volume),
+        lbn: Lbn(number * APART),
+        pbn: Pbn::new(pbn).unwrap(),
+        fingerprint: fingerprint_of(pbn),
+        checksum: checksum_of(pbn),
+    };
+    let mut pair = Pair::new(kind, 1);
+    pair.apply(&Change::Create(record(1, LEAVES * APART * 512)));
+    (0..LEAVES).for_each(|number| drop(pair.apply(&store(1, number, 1 + number))));
+    for clone in 0..clones {
+        pair.apply(&Change::Clone {
+            source: VolumeId(1),
+            volume: VolumeId(2 + clone),
+            name: format!("v{clone}"),
+            read_only: false,
+            created_s: None,
+        });
+        pair.apply(&store(2 + clone, u64::from(clone), 1 + LEAVES + u64::from(clone)));
+    }
+    pair.backend.freeze();
+    let root = pair.write();
+    pair.backend.finish();
+    let disk = CountingDisk::over(pair.metadata(), 0);
+    // The next map finds no more than a half of the pages in the cache.
+    let cache_bytes = LEAVES / 2 * PAGE_BYTES as u64;
+    pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, cache_bytes);
+    read(&disk.pages)
+}
+
+/// An opening reads pages that maps share once, also ahead.
+#[test]
+fn an_opening_reads_pages_of_several_maps_once() {
+    for kind in [Policy::Dtb, Policy::Compact] {
+        let (alone, with_clones) = (read_with_clones(kind, 0), read_with_clones(kind, 4));
+        assert!(alone > LEAVES, "{kind:?}: {alone} pages");
+        assert!(with_clones <= alone + 4 * 5, "{kind:?}: {alone}, then {with_clones}");
     }
 }
 

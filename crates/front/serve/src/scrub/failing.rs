@@ -44,7 +44,7 @@ fn pool_on(metadata: &Arc<Breakable>, clock: &Arc<ManualClock>) -> Pool {
     let options = PoolOptions { capacity_bytes: 64 << 20, ..PoolOptions::default() };
     Pool::format(&disks, &options).unwrap();
     let tuning = Tuning { background: false, ..Tuning::default() };
-    let open = || Pool::open_disks(disks.clone(), tuning.clone(), clock.clone()).unwrap();
+    let open = || Pool::open_disks(disks.clone(), tuning, clock.clone()).unwrap();
     let pool = open();
     pool.create_imported_volume("v", 8 << 20, DedupMode::Inline).unwrap();
     let volume = pool.volume("v").unwrap();
