@@ -8,15 +8,16 @@ use gemelo_format::Pbn;
 const WORDS_ASIDE: u64 = 2;
 
 impl Space {
-    /// Takes a free PBN near this one; [`None`] if there is none. Words of which all PBNs are free
-    /// are left alone: they are for those who write much in a row.
+    /// Takes a PBN near this one that was freed; [`None`] if there is none. One that was never used
+    /// has no space yet, which the write would wait for. Words of which all PBNs are free are left
+    /// alone: they are for those who write much in a row.
     pub(crate) fn take_near(&mut self, pbn: Pbn) -> Option<Pbn> {
         let middle = pbn.number() / WORD_BLOCKS;
         let aside =
             (1..=WORDS_ASIDE).flat_map(|by| [middle.checked_add(by), middle.checked_sub(by)]);
         let words = std::iter::once(Some(middle)).chain(aside).flatten();
         let number = words.into_iter().find_map(|word| {
-            let free = !self.used.word(usize::try_from(word).ok()?);
+            let free = self.freed.word(word.checked_mul(WORD_BLOCKS)?);
             if free == 0 || free == u64::MAX {
                 return None;
             }
@@ -46,7 +47,11 @@ mod tests {
         let mut taken = Vec::new();
         space.take(511, &mut taken);
         assert_eq!(space.take_near(pbn(300)), None, "nothing was freed");
-        assert_eq!(space.take_near(pbn(511)), None, "behind it is a run");
+        assert_eq!(space.take_near(pbn(511)), None, "what is behind it has no space");
+        (128..192).for_each(|number| space.release(pbn(number)));
+        assert_eq!(space.take_near(pbn(130)), None, "a run is left alone");
+        taken.clear();
+        assert!(space.take_free_run(128, 64, 64).0.is_some());
         for number in [100, 200, 210, 500] {
             space.release(pbn(number));
         }
