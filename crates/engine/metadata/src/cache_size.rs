@@ -5,17 +5,17 @@
 //! during it. Changes of a block take three times the memory of its part of the pages. The cache
 //! grows with the pages while the pool is open.
 //!
-//! It takes at most a sixteenth of the memory: what else the pool and its clients need (the index,
+//! It takes at most a sixty-fourth of the memory: what else the pool and its clients need (the index,
 //! the buffers of contents, the guests of the same machine) is more, and a larger cache saves less
-//! with each byte. A sixteenth of 16 GiB has the metadata of 20 GiB of contents decoded, or the
-//! pages of 80 GiB.
+//! with each byte. A sixty-fourth of 16 GiB has the metadata of 5 GiB of contents decoded, or the
+//! pages of 20 GiB; beyond that, the system's cache has the pages.
 
 use gemelo_format::PAGE_BYTES;
 
 /// Bytes of a cache for each page of the metadata.
 const DECODED_PAGE_BYTES: u64 = 8 * PAGE_BYTES as u64;
 /// The part of the memory of a process that a cache takes at most.
-const MEMORY_PART: u64 = 16;
+const MEMORY_PART: u64 = 64;
 /// The size while there are few pages, in pools that need as much when they are full: changes come
 /// before the pages that they make.
 const FIRST_BYTES: u64 = 16 << 20;
@@ -71,19 +71,19 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_what_the_metadata_need_and_at_most_a_sixteenth_of_the_memory() {
+    fn the_cache_is_what_the_metadata_need_and_at_most_a_sixty_fourth_of_the_memory() {
         let memory_bytes = 24 * GIB;
         assert_eq!(empty_and_full(64 * MIB, memory_bytes), [3, 3]);
         assert_eq!(empty_and_full(GIB, memory_bytes), [16, 48]);
-        assert_eq!(empty_and_full(100_000_000_000, memory_bytes), [16, 1536]);
-        assert_eq!(empty_and_full(1 << 40, memory_bytes), [16, 1536]);
+        assert_eq!(empty_and_full(100_000_000_000, memory_bytes), [16, 384]);
+        assert_eq!(empty_and_full(1 << 40, memory_bytes), [16, 384]);
         let memory_bytes = 1_000_000_000;
         assert_eq!(empty_and_full(64 * MIB, memory_bytes), [3, 3]);
-        assert_eq!(empty_and_full(GIB, memory_bytes), [16, 48]);
-        assert_eq!(empty_and_full(100_000_000_000, memory_bytes), [16, 59]);
-        assert_eq!(empty_and_full(1 << 40, memory_bytes), [16, 59]);
-        // A control group may allow less than a sixteenth of it would be worth.
-        assert_eq!(empty_and_full(1 << 40, 64 * MIB), [4, 4]);
+        assert_eq!(empty_and_full(GIB, memory_bytes), [14, 14]);
+        assert_eq!(empty_and_full(100_000_000_000, memory_bytes), [14, 14]);
+        assert_eq!(empty_and_full(1 << 40, memory_bytes), [14, 14]);
+        // A control group may allow less than a sixty-fourth of it would be worth.
+        assert_eq!(empty_and_full(1 << 40, 64 * MIB), [1, 1]);
         assert_eq!(CacheSize::Within(0).bytes(0, 1 << 20), MIN_BYTES);
     }
 

@@ -172,7 +172,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     cache: Option<Size>,
     /// Memory for pages and changes of the metadata [default: as the pool was made, what they need,
-    /// up to a sixteenth of the memory]
+    /// up to a sixty-fourth of the memory]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     metadata_cache: Option<Size>,
     /// Contents of which one is in an index in memory: a power of two from 1 to 1024.

@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     /// leaves, as far as they need it
     #[arg(long, value_name = "SIZE", conflicts_with = "metadata_cache")]
     memory: Option<Size>,
-    /// Memory for pages and changes of metadata [default: what they need, up to a sixteenth of the
-    /// memory]
+    /// Memory for pages and changes of metadata [default: what they need, up to a sixty-fourth of
+    /// the memory]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
     /// Contents of which one is in the index: a power of two from 1 to 1024. Others are found if

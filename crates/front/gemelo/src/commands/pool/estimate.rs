@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
     /// Blocks of volumes for each block that is stored, at least 1
     #[arg(long, value_name = "RATIO", default_value = "1", value_parser = dedup_ratio)]
     dedup_ratio: f64,
-    /// Memory for pages and changes of metadata [default: what they need, up to a sixteenth of the
-    /// memory of this machine]
+    /// Memory for pages and changes of metadata [default: what they need, up to a sixty-fourth of
+    /// the memory of this machine]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
     /// Contents of which one is in an index in memory: a power of two from 1 to 1024
