@@ -29,6 +29,7 @@ mod damaged;
 mod dedisbench;
 mod distribution;
 mod documents;
+mod drawing;
 mod examples;
 mod exit_status;
 mod figures;
