@@ -60,7 +60,16 @@ pub struct Totals {
 
 /// Look-ups of pages in a cache.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, StatTable,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
+    StatTable,
 )]
 #[stat(counter)]
 pub struct CacheStats {

@@ -10,6 +10,7 @@ mod mend;
 use super::health::Health;
 use super::locks::{OrderedMutex, Rank};
 use gemelo_format::{Pbn, VolumeId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const MAX_NOTED: usize = 65_536;
 const MAX_UNWRITABLE: usize = 10_000;
 
 /// A damaged block of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 pub struct DamagedBlock {
     /// The name of the volume.
     pub volume: String,
