@@ -79,6 +79,7 @@ pub struct RawResult {
 
 /// A result file of any kind, as the types that wrote it.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a program holds a few of them")]
 pub enum AnyResult {
     /// Of `gemelo bench` or `gemelo suite`.
     Bench(HostsFile<Vec<JobInput>, Vec<RunResult>>),
