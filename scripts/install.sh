@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the program, its manual pages, completions, units and documents, or removes them.
+# Installs the program, manual pages, completions, schemas, units and documents, or removes them.
 #
 #   scripts/install.sh install|uninstall
 #
@@ -17,6 +17,7 @@ zsh="${DESTDIR:-}${ZSH_DIR:-$prefix/share/zsh/site-functions}"
 fish="$root/share/fish/vendor_completions.d"
 units="$root/lib/systemd/system"
 documents="$root/share/doc/gemelo"
+schemas="$documents/schemas"
 
 install_all() {
     if [ ! -x "$binary" ]; then
@@ -24,12 +25,15 @@ install_all() {
         exit 1
     fi
     install -D -m 755 "$binary" "$root/bin/gemelo"
-    install -d "$man" "$bash" "$zsh" "$fish" "$units"
+    install -d "$man" "$bash" "$zsh" "$fish" "$units" "$schemas"
     "$binary" manual --force "$man" >/dev/null
     chmod 644 "$man"/gemelo*.1
     "$binary" completions bash | install -m 644 /dev/stdin "$bash/gemelo"
     "$binary" completions zsh | install -m 644 /dev/stdin "$zsh/_gemelo"
     "$binary" completions fish | install -m 644 /dev/stdin "$fish/gemelo.fish"
+    "$binary" schema | while read -r name _; do
+        "$binary" schema "$name" | install -m 644 /dev/stdin "$schemas/$name.schema.json"
+    done
     for unit in contrib/systemd/gemelo@.*; do
         sed "s|/usr/local/bin/|$prefix/bin/|" "$unit" |
             install -m 644 /dev/stdin "$units/$(basename "$unit")"

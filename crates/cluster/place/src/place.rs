@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::member::MemberPlace;
 use gemelo_base::ShowPath as _;
 use gemelo_member::{MemberUri, SCHEME, UriError};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::io;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The place of a pool. A directory whose name begins with `rados:` is given as `./rados:…`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "String")]
 pub enum PoolPlace {
     /// A directory of this host.
     Directory(PathBuf),

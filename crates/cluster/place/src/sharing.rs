@@ -11,6 +11,7 @@ use gemelo_sharing::{
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::Pool;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ fn ledger_damaged(first: &Damage, more: usize) -> PlaceError {
 }
 
 /// Figures of what a member shares with its domain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SharingStat {
     /// Counts since the member was opened.
     #[serde(flatten)]

@@ -6,11 +6,10 @@ use crate::bits::Bits;
 use crate::borrowed::Borrowed;
 use crate::in_flight::InFlight;
 use crate::record::{BlockState, Elsewhere};
-use gemelo_base::StatTable;
+use crate::stats::BlockStats;
 use gemelo_domain::Action;
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_store::EachPbn;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 /// Kept blocks that are listed together.
@@ -476,24 +475,6 @@ impl Blocks {
             memory_bytes: bits.iter().map(|bits| bits.bytes()).sum::<u64>() + self.borrowed.bytes(),
         }
     }
-}
-
-/// Counts of a member's blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
-#[stat(gauge)]
-pub struct BlockStats {
-    /// Blocks with a ledger record.
-    pub kept: u64,
-    /// Blocks whose contents lie at other places.
-    pub borrowed: u64,
-    /// Blocks that other members use, and this one does not.
-    pub lent: u64,
-    /// Identified blocks that wait for being published.
-    pub waiting: u64,
-    /// Blocks whose references wait for being released.
-    pub due: u64,
-    /// Memory of the tables in bytes.
-    pub memory_bytes: u64,
 }
 
 #[cfg(test)]

@@ -36,7 +36,6 @@ mod store;
 mod withdraw;
 mod worker;
 
-pub use blocks::BlockStats;
 pub use claims::{KeptBlock, LedgerClaims};
 pub use error::{Result, SharingError};
 pub use foreign::{ForeignContents, ForeignRead};
@@ -46,5 +45,5 @@ pub use object_contents::ObjectContents;
 pub use rebuild::LedgerSources;
 pub use recode::recode_ledger_value;
 pub use sharing::{Round, Sharing, SharingOptions, SharingParts};
-pub use stats::Stats;
+pub use stats::{BlockStats, Stats};
 pub use worker::SharingWorker;

@@ -1,7 +1,7 @@
 //! A member that shares contents: publishes and borrows them, releases references, and reads its
 //! mailbox.
 
-use crate::blocks::{BlockStats, Blocks};
+use crate::blocks::Blocks;
 use crate::copies::DomainCopies;
 use crate::error::{Result, SharingError};
 use crate::examine::Told;
@@ -10,7 +10,7 @@ use crate::journal::LedgerJournal;
 use crate::ledger::{Ledger, Loaded};
 use crate::record::{BlockState, Record};
 use crate::shared::{Shared, SharedParts};
-use crate::stats::Stats;
+use crate::stats::{BlockStats, Stats};
 use crate::store::LedgerVeto;
 use gemelo_base::{Clock, StopFlag};
 use gemelo_domain::{

@@ -2,10 +2,33 @@
 
 use gemelo_base::StatTable;
 use gemelo_domain::{Action, Effect, Intent};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Counts of a member's blocks.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable,
+)]
+#[stat(gauge)]
+pub struct BlockStats {
+    /// Blocks with a ledger record.
+    pub kept: u64,
+    /// Blocks whose contents lie at other places.
+    pub borrowed: u64,
+    /// Blocks that other members use, and this one does not.
+    pub lent: u64,
+    /// Identified blocks that wait for being published.
+    pub waiting: u64,
+    /// Blocks whose references wait for being released.
+    pub due: u64,
+    /// Memory of the tables in bytes.
+    pub memory_bytes: u64,
+}
+
 /// Counts since the member was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable,
+)]
 #[stat(counter)]
 pub struct Stats {
     /// Contents that this member has published first.

@@ -2,11 +2,12 @@
 
 use gemelo_record::{Outcome, RunRecord, Stats};
 use gemelo_stats::{Pairs, Sample};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The workload and the target of a group. Single result files have neither.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 pub struct Place {
     /// Name of the workload.
     pub workload: Option<String>,

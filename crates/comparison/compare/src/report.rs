@@ -2,8 +2,9 @@
 
 use crate::{CompareError, Doubt, Pair, Row, Settings, Side, Verdict, compare};
 use gemelo_base::Classified;
-use gemelo_figures::{Quantity, quantity};
+use gemelo_figures::Unit;
 use gemelo_record::Better;
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -11,7 +12,7 @@ use thiserror::Error;
 pub const SCHEMA: &str = "gemelo.compare/1";
 
 /// The comparison of two sides.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Summary {
     /// The rows: places in order, and figures in the order of the results.
     pub rows: Vec<Row>,
@@ -28,7 +29,7 @@ pub struct Summary {
 }
 
 /// The answer to the question whether anything became slower by a limit or more.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Limited {
     /// Number of rates and times that were compared. Without any, nothing can be answered.
     pub speeds: usize,
@@ -47,7 +48,7 @@ impl Limited {
 }
 
 /// A figure that may have become slower by the limit or more.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct PerhapsSlower {
     /// Workload and target.
     #[serde(flatten)]
@@ -59,7 +60,7 @@ pub struct PerhapsSlower {
 }
 
 /// A figure that became slower by the limit or more.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Slower {
     /// Workload and target.
     #[serde(flatten)]
@@ -211,10 +212,7 @@ struct Loss {
 
 /// Returns the loss of a figure that has a speed.
 fn loss_of_speed(row: &Row) -> Option<Loss> {
-    let is_speed = matches!(
-        quantity(&row.figure),
-        Quantity::Nanoseconds | Quantity::PerSecond | Quantity::BytesPerSecond
-    );
+    let is_speed = Unit::of_figure(&row.figure).is_speed();
     let interval = row.ratio.and_then(|ratio| ratio.interval);
     let ratio = row.ratio.map(|ratio| ratio.value);
     match row.better {

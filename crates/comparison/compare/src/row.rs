@@ -10,6 +10,7 @@ use gemelo_stats::{
     Comparison, Confidence, Directions, Estimate, Interval, Pairs, RatioNoise, Sample, TestOutcome,
     Timeline, centre_with_interval, ratio_over_time,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The most repetitions that are recommended.
@@ -36,7 +37,7 @@ pub struct Pair<'a> {
 }
 
 /// One side of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 pub struct Measured {
     /// Number of repetitions that have the figure.
     pub repetitions: usize,
@@ -49,7 +50,7 @@ pub struct Measured {
 }
 
 /// The source of the interval of a ratio.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// The repetitions in the rounds in which both sides were measured.
@@ -65,7 +66,7 @@ pub enum Basis {
 }
 
 /// The comparison of one figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Row {
     /// Workload and target.
     #[serde(flatten)]

@@ -3,6 +3,7 @@
 use gemelo_base::Classified;
 use gemelo_record::{Better, Figure, Stats};
 use gemelo_stats::{Confidence, Interval};
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -38,7 +39,7 @@ pub struct MarginError {
 /// comparison of the two one-sided tests procedure and the power approach for assessing the
 /// equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15
 /// (1987).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 #[serde(transparent)]
 pub struct Margin(f64);
 

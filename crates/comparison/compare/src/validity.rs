@@ -2,7 +2,7 @@
 
 use crate::Repetition;
 use crate::verdict::Doubt;
-use gemelo_figures::{Quantity, name_parts, quantity};
+use gemelo_figures::{Unit, name_parts};
 
 /// Share of the time from which the generator of the load was the bottleneck.
 const MAX_GENERATING: f64 = 0.5;
@@ -14,10 +14,7 @@ const MAX_CACHED_DISK_SHARE: f64 = 0.5;
 
 /// Returns the reason why a rate or a time of two sides cannot be compared, if there is one.
 pub(crate) fn invalid(figure: &str, sides: [&[Repetition]; 2]) -> Option<Doubt> {
-    let is_speed = matches!(
-        quantity(figure),
-        Quantity::Nanoseconds | Quantity::PerSecond | Quantity::BytesPerSecond
-    );
+    let is_speed = Unit::of_figure(figure).is_speed();
     let kind = name_parts(figure).kind;
     if !is_speed || !["write", "read", "all", "run"].contains(&kind) {
         return None;

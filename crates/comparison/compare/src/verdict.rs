@@ -3,10 +3,11 @@
 use crate::{Basis, Margin};
 use gemelo_record::Better;
 use gemelo_stats::{Estimate, Interval, Sample};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The verdict on a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The figure improved: the interval of the ratio leaves out 1 on the better side.
@@ -22,7 +23,7 @@ pub enum Verdict {
 }
 
 /// The reason why a comparison is undecided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doubt {
     /// A side has one repetition.

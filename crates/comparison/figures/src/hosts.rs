@@ -1,12 +1,7 @@
 //! The hosts of a run on several hosts, each with its figures, and the slowest of them.
 
-use crate::FiguresError;
 use crate::parts::name_parts;
-use crate::read::layout;
 use gemelo_record::{Better, HostRecord, ResultFile, Stats};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use std::path::Path;
 
 /// The figures by which hosts are compared: one of them for each job.
 const THROUGHPUTS: [&str; 3] =
@@ -40,28 +35,21 @@ pub struct Slowest<'a> {
     pub share: f64,
 }
 
-/// The part of a result file that is about hosts.
-#[derive(Deserialize)]
-struct Parts<Input, Measured> {
-    hosts: Vec<HostRecord<Input, Measured>>,
-}
-
-/// Reads the hosts of a result file that has some.
-pub(crate) fn read<Input: DeserializeOwned, Measured: DeserializeOwned>(
-    text: &str,
-    (path, schema): (&Path, &'static str),
-    figures: impl Fn(&ResultFile<Input, Measured>) -> Stats,
-) -> Result<Vec<HostResult>, FiguresError> {
-    let parts: Parts<Input, Measured> = layout(text, path, schema)?;
-    let of_host = |record: HostRecord<Input, Measured>| HostResult {
-        figures: record.file.as_ref().map(&figures),
-        host: record.host,
-        index: record.index,
-        round_trip_ns: record.round_trip_ns,
-        start_delays_ns: record.start_delays_ns,
-        failure: record.failure,
-    };
-    Ok(parts.hosts.into_iter().map(of_host).collect())
+impl HostResult {
+    /// Returns a host with the figures of its result.
+    pub(crate) fn new<Input, Measured>(
+        record: &HostRecord<Input, Measured>,
+        figures: impl Fn(&ResultFile<Input, Measured>) -> Stats,
+    ) -> Self {
+        Self {
+            host: record.host.clone(),
+            index: record.index,
+            round_trip_ns: record.round_trip_ns,
+            start_delays_ns: record.start_delays_ns.clone(),
+            failure: record.failure.clone(),
+            figures: record.file.as_ref().map(figures),
+        }
+    }
 }
 
 /// Returns the name of the figure by which hosts are compared in each job.

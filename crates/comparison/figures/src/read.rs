@@ -2,16 +2,20 @@
 
 use crate::fio::FioView;
 use crate::hosts::{self, HostResult};
-use crate::pool::PoolView;
+use crate::pool::of_pool;
 use crate::repeated::{REPEATED_SCHEMA, RepeatedFile};
-use crate::scan::ScanView;
+use crate::scan::of_scan;
 use crate::{FiguresError, of_bench, of_filebench, of_replay};
 use gemelo_base::ShowPath as _;
-use gemelo_job::{bench, filebench, replay};
+use gemelo_job::bench::{self, BenchFile, JobInput};
+use gemelo_job::filebench::{self, FilebenchFile, FilebenchInput, Point};
+use gemelo_job::replay::{self, ReplayFile, ReplayInput};
 use gemelo_load::RunResult;
-use gemelo_record::Stats;
-use gemelo_record::{Provenance, ResultFile};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use gemelo_record::{HostRecord, HostsFile, Provenance, ResultFile, Stats};
+use gemelo_replay::ReplayResult;
+use gemelo_scan::{SCAN_SCHEMA, ScanInput, ScanResult};
+use gemelo_serve::{POOL_SCHEMA, PoolFile};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,10 +23,6 @@ use std::path::Path;
 
 /// The largest result file. A suite with many processes and histograms takes some tens of MiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
-
-/// Schema names of results whose types are in the command line alone.
-const SCAN_SCHEMA: &str = "gemelo.scan/1";
-const POOL_SCHEMA: &str = "gemelo.pool/1";
 
 /// The kind of a result file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,6 +40,21 @@ pub enum Kind {
     Pool,
     /// The JSON output of `fio`.
     Fio,
+}
+
+impl Kind {
+    /// Returns the word for the kind.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bench => "bench",
+            Self::Replay => "replay",
+            Self::Filebench => "filebench",
+            Self::Scan => "scan",
+            Self::Pool => "pool",
+            Self::Fio => "fio",
+        }
+    }
 }
 
 /// A result file as figures.
@@ -62,14 +77,53 @@ pub struct RawResult {
     pub is_complete: bool,
 }
 
+/// A result file of any kind, as the types that wrote it.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a program holds a few of them")]
+pub enum AnyResult {
+    /// Of `gemelo bench` or `gemelo suite`.
+    Bench(HostsFile<Vec<JobInput>, Vec<RunResult>>),
+    /// Of `gemelo bench --repetitions`.
+    Repeated(RepeatedFile),
+    /// Of `gemelo replay`.
+    Replay(HostsFile<ReplayInput, ReplayResult>),
+    /// Of `gemelo filebench`.
+    Filebench(HostsFile<FilebenchInput, Vec<Point>>),
+    /// Of `gemelo scan`.
+    Scan(HostsFile<ScanInput, ScanResult>),
+    /// Of `gemelo pool stat`.
+    Pool(PoolFile),
+    /// The output of `fio`, whose figures are all that is kept.
+    Fio(RawResult),
+}
+
+macro_rules! any_from {
+    ($($kind:ident: $file:ty),* $(,)?) => {
+        $(impl From<$file> for AnyResult {
+            fn from(file: $file) -> Self {
+                Self::$kind(file.into())
+            }
+        })*
+    };
+}
+
+any_from! {
+    Bench: BenchFile,
+    Bench: HostsFile<Vec<JobInput>, Vec<RunResult>>,
+    Replay: ReplayFile,
+    Replay: HostsFile<ReplayInput, ReplayResult>,
+    Filebench: FilebenchFile,
+    Filebench: HostsFile<FilebenchInput, Vec<Point>>,
+    Scan: HostsFile<ScanInput, ScanResult>,
+    Pool: PoolFile,
+}
+
 /// Reads the figures of a result file of any kind.
 ///
 /// # Errors
-/// Fails if the file cannot be read, is larger than [`MAX_FILE_BYTES`], or is not a result file of
-/// a known kind.
+/// Fails as [`AnyResult::read`] does.
 pub fn read(path: &Path) -> Result<RawResult, FiguresError> {
-    let text = read_text(path)?;
-    parse(&text, path)
+    Ok(AnyResult::read(path)?.into_raw())
 }
 
 fn read_text(path: &Path) -> Result<String, FiguresError> {
@@ -91,116 +145,157 @@ fn read_text(path: &Path) -> Result<String, FiguresError> {
 #[derive(Deserialize)]
 struct Head {
     schema: Option<String>,
-    /// Present in a file of several hosts.
-    hosts: Option<IgnoredAny>,
+}
+
+/// The part of a result file that is about hosts.
+#[derive(Deserialize)]
+struct Hosts<Input, Measured> {
+    slowest_host: Option<String>,
+    #[serde(default = "Vec::new")]
+    hosts: Vec<HostRecord<Input, Measured>>,
+}
+
+impl AnyResult {
+    /// Reads a result file of any kind.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, is larger than [`MAX_FILE_BYTES`], or is not a result file
+    /// of a known kind.
+    pub fn read(path: &Path) -> Result<Self, FiguresError> {
+        Self::parse(&read_text(path)?, path)
+    }
+
+    /// Reads the text of a result file. Errors name the file by `path`.
+    ///
+    /// # Errors
+    /// Fails if the text is not a result of a known kind.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, FiguresError> {
+        let text = without_messages(text);
+        let first: Head = first_of(text, path, "gemelo or fio")?;
+        if first.schema.is_none() {
+            return of_fio(text, path).map(Self::Fio);
+        }
+        let head: Head = layout(text, path, "gemelo")?;
+        let Some(schema) = head.schema else { return of_fio(text, path).map(Self::Fio) };
+        Ok(match schema.as_str() {
+            bench::SCHEMA => Self::Bench(of_hosts(text, path, bench::SCHEMA)?),
+            REPEATED_SCHEMA => Self::Repeated(layout(text, path, REPEATED_SCHEMA)?),
+            replay::SCHEMA => Self::Replay(of_hosts(text, path, replay::SCHEMA)?),
+            filebench::SCHEMA => Self::Filebench(of_hosts(text, path, filebench::SCHEMA)?),
+            SCAN_SCHEMA => Self::Scan(of_hosts(text, path, SCAN_SCHEMA)?),
+            POOL_SCHEMA => Self::Pool(layout(text, path, POOL_SCHEMA)?),
+            found => {
+                let (path, found) = (path.to_owned(), found.to_owned());
+                return Err(FiguresError::Schema { path, found });
+            }
+        })
+    }
+
+    /// Returns the kind of the file.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Bench(_) | Self::Repeated(_) => Kind::Bench,
+            Self::Replay(_) => Kind::Replay,
+            Self::Filebench(_) => Kind::Filebench,
+            Self::Scan(_) => Kind::Scan,
+            Self::Pool(_) => Kind::Pool,
+            Self::Fio(_) => Kind::Fio,
+        }
+    }
+
+    /// Returns the figures.
+    #[must_use]
+    pub fn into_raw(self) -> RawResult {
+        match self {
+            Self::Bench(file) => {
+                let HostsFile { file: all, .. } = &file;
+                let is_complete = all.result.iter().all(RunResult::is_success)
+                    && all.result.len() == all.input.len();
+                framed(Kind::Bench, is_complete, file, of_bench)
+            }
+            Self::Repeated(file) => {
+                let is_complete = file.result.repetitions.iter().all(|run| run.is_complete);
+                let repetitions = file.result.complete().cloned().collect();
+                let medians = |file: &RepeatedFile| file.result.medians();
+                let raw = framed(Kind::Bench, is_complete, file.into(), medians);
+                RawResult { repetitions, ..raw }
+            }
+            Self::Replay(file) => {
+                let all = &file.file.result;
+                let is_complete = all.is_complete && all.verification.wrong == 0;
+                framed(Kind::Replay, is_complete, file, |file: &ReplayFile| of_replay(&file.result))
+            }
+            Self::Filebench(file) => {
+                let mut runs = file.file.result.iter().flat_map(|point| &point.runs);
+                let is_complete = runs.all(|run| run.complete);
+                framed(Kind::Filebench, is_complete, file, of_filebench)
+            }
+            Self::Scan(file) => {
+                let is_complete = !file.file.result.partial;
+                let paths = match &file.file.input {
+                    ScanInput::Scan(request) => request.paths.as_slice(),
+                    ScanInput::Merge { .. } => &[],
+                };
+                let paths: Vec<String> =
+                    paths.iter().map(|path| path.shown().to_string()).collect();
+                let target = Some(paths.join(" ")).filter(|paths| !paths.is_empty());
+                let figures = |file: &ResultFile<ScanInput, ScanResult>| of_scan(&file.result);
+                framed(Kind::Scan, is_complete, file, figures).of_target(target)
+            }
+            Self::Pool(file) => {
+                let target = Some(file.input.pool.clone());
+                let figures = |file: &PoolFile| of_pool(&file.result);
+                framed(Kind::Pool, true, file.into(), figures).of_target(target)
+            }
+            Self::Fio(raw) => raw,
+        }
+    }
+}
+
+/// Reads a file that may be of several hosts. Errors have the line, which they would not have if
+/// all parts were read at once.
+fn of_hosts<Input: DeserializeOwned, Measured: DeserializeOwned>(
+    text: &str,
+    path: &Path,
+    schema: &'static str,
+) -> Result<HostsFile<Input, Measured>, FiguresError> {
+    let file = layout(text, path, schema)?;
+    let Hosts { slowest_host, hosts } = layout(text, path, schema)?;
+    Ok(HostsFile { file, slowest_host, hosts })
+}
+
+impl RawResult {
+    /// Names what was measured, for a result whose provenance has no target: a pool or a scan.
+    fn of_target(mut self, target: Option<String>) -> Self {
+        if let Some(provenance) = &mut self.provenance {
+            provenance.target = provenance.target.take().or(target);
+        }
+        self
+    }
+}
+
+fn framed<Input, Measured>(
+    kind: Kind,
+    is_complete: bool,
+    file: HostsFile<Input, Measured>,
+    figures_of: impl Fn(&ResultFile<Input, Measured>) -> Stats,
+) -> RawResult {
+    let mut figures = figures_of(&file.file);
+    let hosts: Vec<HostResult> =
+        file.hosts.iter().map(|host| HostResult::new(host, &figures_of)).collect();
+    hosts::add_slowest(&mut figures, &hosts);
+    let ResultFile { provenance, warnings, .. } = file.file;
+    let (provenance, repetitions) = (Some(provenance), Vec::new());
+    RawResult { kind, provenance, figures, repetitions, warnings, hosts, is_complete }
 }
 
 /// Reads the figures in the text of a result file. Errors name the file by `path`.
 ///
 /// # Errors
-/// Fails if the text is not a result of a known kind.
+/// Fails as [`AnyResult::parse`] does.
 pub fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
-    let text = without_messages(text);
-    let first: Head = first_of(text, path, "gemelo or fio")?;
-    if first.schema.is_none() {
-        return of_fio(text, path);
-    }
-    let head: Head = layout(text, path, "gemelo")?;
-    let Some(schema) = head.schema else { return of_fio(text, path) };
-    let mut raw = of_all(text, path, &schema)?;
-    if head.hosts.is_some() {
-        raw.hosts = of_hosts(text, path, raw.kind)?;
-        hosts::add_slowest(&mut raw.figures, &raw.hosts);
-    }
-    Ok(raw)
-}
-
-/// Reads the hosts of a file. Pools and `fio` have none.
-fn of_hosts(text: &str, path: &Path, kind: Kind) -> Result<Vec<HostResult>, FiguresError> {
-    match kind {
-        Kind::Bench => hosts::read(text, (path, bench::SCHEMA), of_bench),
-        Kind::Replay => {
-            let figures = |file: &replay::ReplayFile| of_replay(&file.result);
-            hosts::read(text, (path, replay::SCHEMA), figures)
-        }
-        Kind::Filebench => hosts::read(text, (path, filebench::SCHEMA), of_filebench),
-        Kind::Scan => {
-            let figures = |file: &Framed<ScanView>| file.result.figures();
-            hosts::read(text, (path, SCAN_SCHEMA), figures)
-        }
-        Kind::Pool | Kind::Fio => Ok(Vec::new()),
-    }
-}
-
-/// Reads the figures of all hosts together.
-fn of_all(text: &str, path: &Path, schema: &str) -> Result<RawResult, FiguresError> {
-    match schema {
-        bench::SCHEMA => {
-            let file: bench::BenchFile = layout(text, path, bench::SCHEMA)?;
-            let is_complete = file.result.iter().all(RunResult::is_success)
-                && file.result.len() == file.input.len();
-            Ok(framed(Kind::Bench, of_bench(&file), is_complete, file))
-        }
-        REPEATED_SCHEMA => {
-            let file: RepeatedFile = layout(text, path, REPEATED_SCHEMA)?;
-            let is_complete = file.result.repetitions.iter().all(|run| run.is_complete);
-            let repetitions = file.result.complete().cloned().collect();
-            let medians = file.result.medians();
-            Ok(RawResult { repetitions, ..framed(Kind::Bench, medians, is_complete, file) })
-        }
-        replay::SCHEMA => {
-            let file: replay::ReplayFile = layout(text, path, replay::SCHEMA)?;
-            let is_complete = file.result.is_complete && file.result.verification.wrong == 0;
-            Ok(framed(Kind::Replay, of_replay(&file.result), is_complete, file))
-        }
-        filebench::SCHEMA => {
-            let file: filebench::FilebenchFile = layout(text, path, filebench::SCHEMA)?;
-            let mut runs = file.result.iter().flat_map(|point| &point.runs);
-            let is_complete = runs.all(|run| run.complete);
-            Ok(framed(Kind::Filebench, of_filebench(&file), is_complete, file))
-        }
-        SCAN_SCHEMA => {
-            let file: Framed<ScanView> = named(layout(text, path, SCAN_SCHEMA)?);
-            Ok(framed(Kind::Scan, file.result.figures(), file.result.is_complete(), file))
-        }
-        POOL_SCHEMA => {
-            let file: Framed<PoolView> = named(layout(text, path, POOL_SCHEMA)?);
-            Ok(framed(Kind::Pool, file.result.figures(), true, file))
-        }
-        found => Err(FiguresError::Schema { path: path.to_owned(), found: found.to_owned() }),
-    }
-}
-
-/// A file whose input becomes no figures.
-type Framed<Measured> = ResultFile<Subject, Measured>;
-
-/// The part of an input that names what was measured: a pool, or the paths of a scan.
-#[derive(Deserialize)]
-struct Subject {
-    pool: Option<String>,
-    #[serde(default)]
-    paths: Vec<String>,
-}
-
-/// Returns a file whose provenance names what was measured. Pools and scans have no target.
-fn named<Measured>(mut file: Framed<Measured>) -> Framed<Measured> {
-    let Subject { pool, paths } = &file.input;
-    let paths = Some(paths.join(" ")).filter(|paths| !paths.is_empty());
-    let target = pool.clone().or(paths);
-    file.provenance.target = file.provenance.target.take().or(target);
-    file
-}
-
-fn framed<Input, Measured>(
-    kind: Kind,
-    figures: Stats,
-    is_complete: bool,
-    file: ResultFile<Input, Measured>,
-) -> RawResult {
-    let ResultFile { provenance, warnings, .. } = file;
-    let provenance = Some(provenance);
-    let (repetitions, hosts) = (Vec::new(), Vec::new());
-    RawResult { kind, provenance, figures, repetitions, warnings, hosts, is_complete }
+    Ok(AnyResult::parse(text, path)?.into_raw())
 }
 
 /// Reads the output of `fio`. With `--status-interval` it is one document for each interval, each

@@ -3,6 +3,7 @@
 use gemelo_job::bench::JobInput;
 use gemelo_record::ResultFile;
 use gemelo_record::{Better, Figure, Stats};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Schema name of a [`RepeatedFile`].
@@ -12,7 +13,7 @@ pub const REPEATED_SCHEMA: &str = "gemelo.bench-repetitions/1";
 pub type RepeatedFile = ResultFile<Vec<JobInput>, Repeated>;
 
 /// Repetitions of the same jobs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Repeated {
     /// Runs before the first repetition that do not count.
     pub warm_up_runs: u32,
@@ -23,7 +24,7 @@ pub struct Repeated {
 }
 
 /// One repetition.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RepeatedRun {
     /// Number of the repetition, from 1.
     pub number: u32,
@@ -34,7 +35,7 @@ pub struct RepeatedRun {
 }
 
 /// One figure over all repetitions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FigureSummary {
     /// Name of the figure.
     pub name: String,

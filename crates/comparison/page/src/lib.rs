@@ -27,9 +27,8 @@ pub use chart::DrawError;
 use document::Document;
 use gemelo_base::Classified;
 use gemelo_compare::SettingsError;
-use gemelo_figures::FiguresError;
+use gemelo_figures::{AnyResult, FiguresError};
 use gemelo_record::RecordError;
-use gemelo_record::ResultFileError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -66,16 +65,13 @@ impl Report {
     /// # Errors
     /// Fails if a file cannot be read or is of another kind.
     pub fn of_results(files: &[PathBuf]) -> Result<Self, PageError> {
-        Ok(Self { document: single::document(files, true)?, figures: None })
+        Ok(Self { document: single::of_files(files)?, figures: None })
     }
 
-    /// Makes the report of a result that has no file of its own: `file` is temporary, so the report
-    /// does not name it.
-    ///
-    /// # Errors
-    /// Fails as [`Self::of_results`] does.
-    pub fn of_unsaved_result(file: PathBuf) -> Result<Self, PageError> {
-        Ok(Self { document: single::document(&[file], false)?, figures: None })
+    /// Makes the report of a result in memory, which names the file of the result if it has one.
+    #[must_use]
+    pub fn of_result(result: AnyResult, file: Option<&Path>) -> Self {
+        Self { document: single::of_result(result, file), figures: None }
     }
 
     /// Returns the report as one HTML file that stands alone, without links to files of pictures.
@@ -145,10 +141,6 @@ pub enum PageError {
     #[kind(source)]
     #[error(transparent)]
     Stats(#[from] FiguresError),
-    /// A result file cannot be read.
-    #[kind(source)]
-    #[error(transparent)]
-    Result(#[from] ResultFileError),
     /// The library could not draw a chart.
     #[error(transparent)]
     Draw(#[from] DrawError),

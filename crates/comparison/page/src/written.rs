@@ -1,62 +1,23 @@
 //! Duplicates that a job was asked to write and those that it wrote, as in the figures of the
-//! DEDISbench paper. They are read from the result file itself, because no figure holds them.
+//! DEDISbench paper. They come from the result itself, because no figure holds them.
 
 use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
 use crate::document::{Cell, Column, Picture, Table};
 use crate::quantity::{Unit, percent};
-use gemelo_record::{ResultFile, read_result};
-use serde::Deserialize;
-use std::path::Path;
+use gemelo_job::bench::BenchFile;
 
-/// Schema of the results that have the distributions.
-const SCHEMA: &str = "gemelo.bench/1";
 /// Pictures of one result file at most.
 const MAX_PICTURES: usize = 8;
 
-#[derive(Deserialize)]
-struct Input {
-    name: String,
-    content: Option<Content>,
-}
-
-#[derive(Deserialize)]
-struct Content {
-    distribution: Asked,
-}
-
-/// The distribution of a job: blocks of zeros, and `[duplicates, contents]` of the others.
-#[derive(Deserialize)]
-struct Asked {
-    zero_blocks: u64,
-    contents: Vec<[u64; 2]>,
-}
-
-#[derive(Deserialize)]
-struct Measured {
-    written: Option<Written>,
-}
-
-#[derive(Deserialize)]
-struct Written {
-    blocks: u64,
-    zero_blocks: u64,
-    distribution: Vec<[u64; 2]>,
-}
-
-/// Returns a picture for each job of a result file that wrote blocks of a distribution. A file of
-/// another kind has none.
-pub(crate) fn pictures(path: &Path, id: &str) -> Vec<Picture> {
-    let Ok(file): Result<ResultFile<Vec<Input>, Vec<Measured>>, _> = read_result(path, SCHEMA)
-    else {
-        return Vec::new();
-    };
+/// Returns a picture for each job of a result that wrote blocks of a distribution.
+pub(crate) fn pictures(file: &BenchFile, id: &str) -> Vec<Picture> {
     let is_one = file.input.len() == 1;
     file.input
         .iter()
         .zip(&file.result)
         .enumerate()
         .filter_map(|(number, (input, measured))| {
-            let asked = &input.content.as_ref()?.distribution;
+            let asked = &input.content.distribution;
             let written = measured.written.as_ref().filter(|written| written.blocks > 0)?;
             let title = if is_one {
                 "Duplicates asked and written".to_owned()
@@ -64,7 +25,7 @@ pub(crate) fn pictures(path: &Path, id: &str) -> Vec<Picture> {
                 format!("Duplicates asked and written, {}", input.name)
             };
             let id = format!("{id}-duplicates-{}", number + 1);
-            let asked = shares(asked.zero_blocks, &asked.contents);
+            let asked = shares(asked.zero_blocks(), &asked.pairs());
             Some(picture(id, title, &asked, &shares(written.zero_blocks, &written.distribution)))
         })
         .take(MAX_PICTURES)

@@ -1,6 +1,7 @@
 //! Confidence levels, intervals, and values with an interval.
 
 use gemelo_base::Classified;
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -15,7 +16,7 @@ pub struct ConfidenceError {
 
 /// A confidence level from 0.5 to 0.9999: the share of all intervals of this level that contain the
 /// true value.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, JsonSchema, Serialize)]
 #[serde(transparent)]
 pub struct Confidence(f64);
 
@@ -58,9 +59,11 @@ impl Confidence {
 }
 
 /// A closed interval with finite ends.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 pub struct Interval {
+    /// The lower end.
     low: f64,
+    /// The upper end.
     high: f64,
 }
 
@@ -111,7 +114,7 @@ impl Interval {
 }
 
 /// A value computed from a sample, with its confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 pub struct Estimate {
     /// The value computed from the sample.
     pub value: f64,

@@ -5,6 +5,7 @@
 
 use crate::distribution::{student_factor, student_two_sided};
 use crate::{Confidence, Estimate, Interval, Sample, SampleError, TestMethod, TestOutcome};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The values of two sides in the same rounds: at least one round.
@@ -18,7 +19,7 @@ pub struct Pairs {
 }
 
 /// The numbers of rounds in which a side is higher and lower than the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Directions {
     /// Number of rounds.
     pub rounds: usize,

@@ -2,10 +2,11 @@
 
 use crate::Sample;
 use crate::distribution::student_two_sided;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The method of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TestMethod {
     /// Welch's t-test of the logarithms.
@@ -20,7 +21,7 @@ pub enum TestMethod {
 }
 
 /// The outcome of a test of two samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 pub struct TestOutcome {
     /// The test that gave the probability.
     pub method: TestMethod,

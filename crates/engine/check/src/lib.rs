@@ -30,6 +30,7 @@ pub use walk::{Walk, WalkVolume};
 use gemelo_base::{Monitor, StopFlag};
 use gemelo_format::{FormatError, Pbn};
 use gemelo_store::PoolDisks;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use work::Work;
 
@@ -93,7 +94,7 @@ pub struct CheckReport {
 }
 
 /// The space that volumes take, after each step that makes it smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct StoredSpace {
     /// Bytes of all references. A block counts once for each reference.
     pub logical_bytes: u64,

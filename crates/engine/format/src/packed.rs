@@ -15,6 +15,7 @@
 
 use crate::types::{Pbn, WordForm};
 use crate::{PoolSeed, Superblock};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -42,7 +43,7 @@ const REGION_BLOCKS: u32 = 4096;
 const DEFAULT_LEVEL: u8 = 1;
 
 /// The algorithm that compresses contents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Compression {
     /// Contents stay as they are.

@@ -1,6 +1,7 @@
 //! The numbers and identifiers of a pool, each with a type of its own, and the settings of volumes
 //! and pools.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroU64;
@@ -257,7 +258,9 @@ impl Identity {
 }
 
 /// The id of a volume. An id is never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct VolumeId(pub u32);
 
@@ -277,7 +280,7 @@ impl fmt::Display for VolumeId {
 }
 
 /// The time at which a volume's writes are deduplicated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DedupMode {
     /// Never: every write gets a block of its own.
@@ -312,7 +315,7 @@ impl DedupMode {
 }
 
 /// The hash of a content that is its fingerprint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FingerprintKind {
     /// BLAKE3 with the pool's key, without which collisions cannot be prepared.
@@ -354,7 +357,7 @@ impl FingerprintKind {
 
 /// The policy of a pool's metadata: what stays in memory, how the index lies on disk, and what a
 /// checkpoint writes. All pools have one engine and one form of maps, counts and records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// A cache of pages, and the index in some 4.5 bytes for each block; a checkpoint writes the

@@ -4,6 +4,7 @@ use super::codec::{Reader, put_text};
 use crate::packed::Compression;
 use crate::types::{DedupMode, VolumeId};
 use gemelo_base::StatTable;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bits of the flags byte.
@@ -11,7 +12,7 @@ const READ_ONLY: u8 = 1;
 const HIDDEN: u8 = 2;
 
 /// The record of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, StatTable)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, StatTable)]
 #[stat(gauge)]
 pub struct VolumeRecord {
     /// The id of the volume.
@@ -41,7 +42,7 @@ pub struct VolumeRecord {
 }
 
 /// The creation time and the origin of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Birth {
     /// Creation time in seconds since 1970, UTC; `None` if unknown.
     #[serde(default)]
@@ -51,7 +52,7 @@ pub struct Birth {
 }
 
 /// The source of a volume's first contents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Origin {
     /// It was made empty.

@@ -5,6 +5,7 @@
 
 use crate::{CacheSize, IndexSampling, cached};
 use gemelo_format::{BUCKET_ENTRIES, COPIES, CountAt, PAGE_BYTES, Part, Policy};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The size of a pool that is planned.
@@ -23,7 +24,7 @@ pub struct PlannedPool {
 }
 
 /// The memory and the space on disk that the metadata of a pool need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Needs {
     /// Bytes that the cache may take.
     pub cache_bytes: u64,

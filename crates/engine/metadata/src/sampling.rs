@@ -1,6 +1,7 @@
 //! The contents that an index in memory has: all, or a sample by fingerprint.
 
 use gemelo_format::Fingerprint;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -10,7 +11,8 @@ const MAX_RATE: u32 = 1024;
 
 /// The contents that an index in memory has. Equal contents have equal fingerprints, so both or
 /// none of them belong to the sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema)]
+#[schemars(with = "u32")]
 pub struct IndexSampling {
     /// Upper bits of a fingerprint's lower half that are 0. The index uses the lower ones.
     bits: u32,

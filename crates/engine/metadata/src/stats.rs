@@ -60,7 +60,16 @@ pub struct Totals {
 
 /// The memory of the cache of the metadata, and look-ups of pages in it.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, StatTable,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
+    StatTable,
 )]
 #[stat(counter)]
 pub struct CacheStats {

@@ -1,6 +1,7 @@
 //! Counters of the activity of a volume and of a pool. They are the only source of statistics.
 
 use gemelo_base::StatTable;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +15,7 @@ macro_rules! counters {
 
         $(#[$stat_meta])*
         #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable,
+            Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable,
         )]
         #[stat(counter)]
         pub struct $stat {

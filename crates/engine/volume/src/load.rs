@@ -4,11 +4,12 @@
 
 use gemelo_base::StatTable;
 use gemelo_device::{Operation, Request};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Kinds of operations that are counted apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationKind {
     /// Read requests.
@@ -164,7 +165,7 @@ pub struct Traffic {
 }
 
 /// Figures of a volume's load since the pool was opened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, StatTable)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, StatTable)]
 #[stat(gauge)]
 pub struct LoadStat {
     /// Requests that are under way.
@@ -205,7 +206,7 @@ fn add_each(sums: &mut [u64], counts: &[u64]) {
 }
 
 /// Latencies of the requests of one kind. The latency of a request is that of its batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct OperationStat {
     /// The kind of operation.
     pub kind: OperationKind,

@@ -13,6 +13,7 @@
 use crate::locks::Mutex;
 use crate::units::format_counted_as;
 use crate::{Clock, Monitor, with_causes};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -67,7 +68,7 @@ impl Step {
 }
 
 /// A failure that lasts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TaskFailure {
     /// The error of the last try, with its causes.
     pub error: String,
@@ -80,7 +81,7 @@ pub struct TaskFailure {
 }
 
 /// A task in numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TaskStat {
     /// The name of the task, such as `checkpoint`.
     pub name: String,

@@ -1,13 +1,14 @@
 //! A campaign as its directory keeps it: the plan, the targets, the workloads, the planned runs.
 
 use crate::Provenance;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Schema name of a [`CampaignRecord`].
 pub const CAMPAIGN_SCHEMA: &str = "gemelo.campaign/1";
 
 /// The plan of a campaign after defaults were filled in and matrices were expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CampaignRecord {
     /// Name and version of the layout.
     pub schema: String,
@@ -45,7 +46,7 @@ pub struct CampaignRecord {
 }
 
 /// A published work whose experiments a plan repeats.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Paper {
     /// Short name, such as `dedis-2016`.
     pub id: String,
@@ -60,7 +61,7 @@ pub struct Paper {
 }
 
 /// A system under test.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TargetRecord {
     /// Name, unique in the campaign.
     pub name: String,
@@ -79,7 +80,7 @@ pub struct TargetRecord {
 }
 
 /// A load that is run against each target.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct WorkloadRecord {
     /// Name, unique in the campaign.
     pub name: String,
@@ -103,7 +104,7 @@ pub struct WorkloadRecord {
 }
 
 /// One run of the plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PlannedRun {
     /// Name of the run, unique in the campaign, and of its directory.
     pub id: String,
@@ -116,7 +117,7 @@ pub struct PlannedRun {
 }
 
 /// A statement of a paper or of a user that the report judges by the figures of the campaign.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ClaimRecord {
     /// Short name, unique in the campaign.
     pub id: String,
@@ -140,7 +141,7 @@ pub struct ClaimRecord {
 }
 
 /// The least scale of the measurements of a claim. Below it, they say nothing about the claim.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LeastScale {
     /// Fewest repetitions of each workload on each target.
     #[serde(default)]
@@ -164,7 +165,7 @@ pub struct LeastScale {
 }
 
 /// The least value of a figure of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LeastFigure {
     /// Name of the figure.
     pub name: String,

@@ -1,10 +1,11 @@
 //! The figures of one run: single numbers, latency curves and time series, each with a name that
 //! is the same for all results of a kind.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The direction in which a figure improves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
     /// A higher value is better, such as operations a second.
@@ -16,7 +17,7 @@ pub enum Better {
 }
 
 /// One number of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Figure {
     /// Name of the figure: an optional part before a slash, such as the kind of operation, then
     /// the quantity. The last word is the unit: `write/operations_per_s`, `read/latency_p99_ns`,
@@ -29,7 +30,7 @@ pub struct Figure {
 }
 
 /// The distribution of a latency in one run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Curve {
     /// Name of the curve, such as `write/latency_ns`.
     pub name: String,
@@ -38,7 +39,7 @@ pub struct Curve {
 }
 
 /// A quantity over the time of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Series {
     /// Name of the quantity, with its unit as the last word, such as `write/bytes_per_s`.
     pub name: String,
@@ -47,7 +48,7 @@ pub struct Series {
 }
 
 /// All figures of one run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Stats {
     /// Single numbers. Names are unique.
     pub figures: Vec<Figure>,

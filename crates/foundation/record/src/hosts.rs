@@ -1,11 +1,12 @@
 //! The result of a run on several hosts: the merged result, and the file of each host.
 
 use crate::ResultFile;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A result of several hosts. It is a result file of all of them together, with one more member, so
 /// that commands that know nothing of hosts read it, too.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HostsFile<Input, Measured> {
     /// The result of all hosts together, with the keys of a result of one host.
     #[serde(flatten)]
@@ -13,9 +14,20 @@ pub struct HostsFile<Input, Measured> {
     /// The host with the lowest throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest_host: Option<String>,
-    /// The hosts, in the order in which their processes are numbered.
-    #[serde(default = "Vec::new")]
+    /// The hosts, in the order in which their processes are numbered; none if the result is of one
+    /// host.
+    #[serde(
+        default = "Vec::<HostRecord<Input, Measured>>::new",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub hosts: Vec<HostRecord<Input, Measured>>,
+}
+
+impl<Input, Measured> From<ResultFile<Input, Measured>> for HostsFile<Input, Measured> {
+    /// The result of one host alone.
+    fn from(file: ResultFile<Input, Measured>) -> Self {
+        Self { file, slowest_host: None, hosts: Vec::new() }
+    }
 }
 
 /// The result of a host that has one.
@@ -48,7 +60,7 @@ pub fn slowest<'a, Input, Measured>(
 }
 
 /// One host of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HostRecord<Input, Measured> {
     /// Name of the host, as the user gave it.
     pub host: String,

@@ -1,10 +1,11 @@
 //! The origin of a result: program version, command line, machine and time.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 
 /// The origin of a result: program version, command line, machine and time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Provenance {
     /// The version of gemelo.
     pub version: String,

@@ -3,6 +3,7 @@
 use crate::{HostsFile, Provenance};
 use gemelo_base::Classified;
 use gemelo_base::ShowPath as _;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// A result, with all the information needed to interpret it without other files.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ResultFile<Input, Measured> {
     /// The name and version of the layout, such as `gemelo.bench/1`.
     pub schema: String,

@@ -1,6 +1,7 @@
 //! One run of a campaign: its outcome, its figures, and the files of raw results.
 
 use crate::Stats;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 pub const RUN_SCHEMA: &str = "gemelo.run/1";
 
 /// The record of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunRecord {
     /// Name and version of the layout.
     pub schema: String,
@@ -46,7 +47,7 @@ pub struct RunRecord {
 }
 
 /// The outcome of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Outcome {
     /// The run was complete.
@@ -61,7 +62,7 @@ pub enum Outcome {
 }
 
 /// A part of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PhaseRecord {
     /// Name of the phase, such as `prepare`, `run`, `idle` or `measure`.
     pub name: String,
@@ -72,7 +73,7 @@ pub struct PhaseRecord {
 }
 
 /// The space that a target uses, by its own means of measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Space {
     /// Bytes used for data, or for everything if the target does not tell metadata apart.
     pub data_bytes: u64,

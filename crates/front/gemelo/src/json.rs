@@ -3,9 +3,11 @@
 
 use crate::context::Context;
 use crate::files;
+use crate::kind::Kind;
 use crate::report_option::ReportOption;
 use clap::Args;
-use gemelo_record::{Provenance, ResultFile};
+use gemelo_figures::AnyResult;
+use gemelo_record::{HostsFile, Provenance, ResultFile};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -27,13 +29,34 @@ pub(crate) struct JsonOutput {
     force: bool,
 }
 
-/// A result with the input that it was made from.
+/// A result with the input that it was made from. [`Kind::made`] makes one.
 pub(crate) struct Made<Input, Output> {
-    /// Kind and version of the result, such as `gemelo.scan/1`.
-    pub(crate) schema: &'static str,
-    pub(crate) input: Input,
-    pub(crate) result: Output,
-    pub(crate) warnings: Vec<String>,
+    schema: &'static str,
+    input: Input,
+    result: Output,
+    warnings: Vec<String>,
+}
+
+impl<Input, Output> Kind<ResultFile<Input, Output>> {
+    pub(crate) fn made(
+        self,
+        input: Input,
+        result: Output,
+        warnings: Vec<String>,
+    ) -> Made<Input, Output> {
+        Made { schema: self.schema(), input, result, warnings }
+    }
+}
+
+impl<Input, Output> Kind<HostsFile<Input, Output>> {
+    pub(crate) fn made(
+        self,
+        input: Input,
+        result: Output,
+        warnings: Vec<String>,
+    ) -> Made<Input, Output> {
+        Made { schema: self.schema(), input, result, warnings }
+    }
 }
 
 impl<Input: Serialize, Output: Serialize> Made<Input, Output> {
@@ -105,7 +128,7 @@ impl JsonOutput {
         made: Made<Input, Output>,
         text: &str,
     ) -> anyhow::Result<()> {
-        self.finish_with(&ReportOption::default(), context, made, text)
+        self.conclude(context, made, (text, false), |_, _| Ok(()))
     }
 
     /// Does the same as [`JsonOutput::finish`], and writes the page.
@@ -115,14 +138,29 @@ impl JsonOutput {
         context: &Context,
         made: Made<Input, Output>,
         text: &str,
+    ) -> anyhow::Result<()>
+    where
+        ResultFile<Input, Output>: Clone + Into<AnyResult>,
+    {
+        self.conclude(context, made, (text, report.is_standard_output()), |file, saved| {
+            report.write(self.force, file, saved)
+        })
+    }
+
+    fn conclude<Input: Serialize, Output: Serialize>(
+        &self,
+        context: &Context,
+        made: Made<Input, Output>,
+        (text, is_replaced): (&str, bool),
+        write_report: impl FnOnce(&ResultFile<Input, Output>, Option<&Path>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let warnings = made.warnings.clone();
         context.monitor.finish();
         let file = made.into_file(context);
         self.option.write_file(self.force, &file)?;
         let saved = self.option.path().filter(|_| !self.option.is_standard_output());
-        report.write(self.force, &file, saved)?;
-        if !self.option.is_standard_output() && !report.is_standard_output() {
+        write_report(&file, saved)?;
+        if !self.option.is_standard_output() && !is_replaced {
             context.print(text)?;
         }
         warnings.iter().for_each(|warning| context.monitor.warn(warning));

@@ -11,6 +11,7 @@ mod dates;
 mod exit;
 mod files;
 mod json;
+mod kind;
 mod pools;
 mod progress;
 mod report_option;

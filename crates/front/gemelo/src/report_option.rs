@@ -1,11 +1,9 @@
 //! The option `--report`, which is the same for every command that measures.
 
 use crate::files;
-use anyhow::Context as _;
 use clap::Args;
-use gemelo_base::ShowPath as _;
+use gemelo_figures::AnyResult;
 use gemelo_page::Report;
-use serde::{Deserialize, Serialize};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
@@ -18,12 +16,6 @@ pub(crate) struct ReportOption {
     report: Option<PathBuf>,
 }
 
-/// The key of a result that tells its kind.
-#[derive(Deserialize)]
-struct Head {
-    schema: String,
-}
-
 impl ReportOption {
     pub(crate) fn path(&self) -> Option<&Path> {
         self.report.as_deref()
@@ -34,30 +26,15 @@ impl ReportOption {
         files::is_some_standard_output(self.path())
     }
 
-    /// Writes the page if the option was given. The page is made from the text of the result file
-    /// `saved`, so that it is the same as that of `gemelo report`. Without such a file it names
-    /// none.
+    /// Writes the page if the option was given. It names the file `saved`, if the result has one.
     pub(crate) fn write(
         &self,
         force: bool,
-        result: &impl Serialize,
+        result: &(impl Clone + Into<AnyResult>),
         saved: Option<&Path>,
     ) -> anyhow::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
-        let cannot = || format!("cannot make the report {}", path.shown());
-        let text = gemelo_record::to_json(result)?;
-        let Head { schema } = serde_json::from_str(&text)?;
-        let kind = schema.split(['.', '/']).nth(1).unwrap_or("result");
-        let directory = tempfile::tempdir().with_context(cannot)?;
-        let name = saved.and_then(Path::file_name);
-        let file = directory.path().join(name.unwrap_or(kind.as_ref()));
-        std::fs::write(&file, text).with_context(cannot)?;
-        let report = match name {
-            Some(_) => Report::of_results(&[file]),
-            None => Report::of_unsaved_result(file),
-        };
-        let report = report.with_context(cannot)?;
-        write_page(path, force, &report)
+        write_page(path, force, &Report::of_result(result.clone().into(), saved))
     }
 }
 

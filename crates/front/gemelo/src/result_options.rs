@@ -6,6 +6,7 @@ use crate::json::JsonOption;
 use crate::report_option::ReportOption;
 use clap::Args;
 use gemelo_base::Monitor;
+use gemelo_figures::AnyResult;
 use serde::Serialize;
 use std::path::Path;
 
@@ -48,7 +49,7 @@ impl ResultOptions {
     pub(crate) fn write(
         &self,
         force: bool,
-        result: &impl Serialize,
+        result: &(impl Serialize + Clone + Into<AnyResult>),
         failures: &mut Failures,
         monitor: &dyn Monitor,
     ) {

@@ -37,7 +37,10 @@ pub use failure::{Remedy, RequestFailure};
 pub use metrics::{MetricsAddress, UnknownMetricsAddress};
 pub use open_pool::{connected, let_look};
 pub use patience::await_store;
-pub use report::{ServerStat, StatReport, Thresholds, VolumeReport};
+pub use report::{
+    POOL_SCHEMA, PoolFigures, PoolFile, PoolInput, ServerStat, SpaceFigures, StatReport,
+    Thresholds, VolumeReport,
+};
 pub use request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
 pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
 pub use service::{Addresses, ServeOptions, serve};

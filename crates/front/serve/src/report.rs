@@ -5,12 +5,14 @@ use gemelo_base::StatTable;
 use gemelo_base::background::TaskStat;
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_place::SharingStat;
-use gemelo_volume::{DamagedBlock, PoolStat, VolumeSummary};
+use gemelo_record::ResultFile;
+use gemelo_volume::{DamagedBlock, PoolStat, SnapshotSpace, VolumeSummary};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The figures of a pool, and of its server if it is served. `V` is `()` in a report without those
 /// of each volume, which take long to collect if there are many.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StatReport<V = Vec<VolumeReport>> {
     /// Figures of the whole pool.
     pub pool: PoolStat,
@@ -48,8 +50,55 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     pub warnings: Vec<String>,
 }
 
+/// Schema name of a [`PoolFile`].
+pub const POOL_SCHEMA: &str = "gemelo.pool/1";
+
+/// The figures of a pool, as a file keeps them.
+pub type PoolFile = ResultFile<PoolInput, PoolFigures>;
+
+/// The input of the figures of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct PoolInput {
+    /// The pool, as the user named it.
+    pub pool: String,
+    /// `true` if the space of snapshots was asked for.
+    pub space: bool,
+}
+
+/// The figures of a pool, with the space that its snapshots take.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct PoolFigures {
+    /// The figures that cost little.
+    #[serde(flatten)]
+    pub report: StatReport,
+    /// The space with and without snapshots; [`None`] unless it was asked for.
+    pub space: Option<SpaceFigures>,
+}
+
+/// The space of a pool with and without snapshots.
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct SpaceFigures {
+    /// The counts of blocks.
+    #[serde(flatten)]
+    pub blocks: SnapshotSpace,
+    /// Logical blocks divided by physical blocks.
+    pub dedup_ratio: f64,
+    /// The same without the blocks of snapshots.
+    pub dedup_ratio_without_snapshots: f64,
+}
+
+impl From<SnapshotSpace> for SpaceFigures {
+    fn from(blocks: SnapshotSpace) -> Self {
+        Self {
+            blocks,
+            dedup_ratio: blocks.dedup_ratio(),
+            dedup_ratio_without_snapshots: blocks.dedup_ratio_without_snapshots(),
+        }
+    }
+}
+
 /// The figures of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct VolumeReport {
     /// The figures that the engine has.
     #[serde(flatten)]
@@ -59,7 +108,7 @@ pub struct VolumeReport {
 }
 
 /// The figures of a server, summed over its front ends.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable)]
 #[stat(counter)]
 pub struct ServerStat {
     /// Id of the serving process.

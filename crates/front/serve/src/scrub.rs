@@ -9,6 +9,7 @@ use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_place::{PlacedPool, PoolPlace};
 use gemelo_volume::{Pool, ScrubOptions, ScrubReport};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -44,7 +45,7 @@ impl Default for ScrubSchedule {
 }
 
 /// The scrub that runs, and the last one that ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ScrubStat {
     /// The progress of the present scrub.
     pub running: Option<RunningScrub>,
@@ -53,7 +54,7 @@ pub struct ScrubStat {
 }
 
 /// The progress of a scrub.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct RunningScrub {
     /// Contents checked so far.
     pub checked_contents: u64,
@@ -62,7 +63,7 @@ pub struct RunningScrub {
 }
 
 /// The outcome of a scrub that came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct LastScrub {
     /// Time of its end, in seconds since 1970, UTC.
     pub ended_utc_s: u64,

@@ -3,11 +3,12 @@
 
 use crate::{Distribution, DistributionError, Profile};
 use gemelo_base::Classified;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The method by which contents are assigned to the blocks that are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AssignmentMode {
     /// Every data set carries the distribution exactly, at any size.
@@ -20,7 +21,7 @@ pub enum AssignmentMode {
 }
 
 /// The byte entropy and the compressibility of a content.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Nature {
     /// The byte entropy (order 0), 0 to 8 bits a byte.
     pub entropy_bits: f64,
@@ -35,7 +36,7 @@ impl Nature {
 }
 
 /// The nature of contents in a range of duplicates.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ClassNature {
     /// The first number of duplicates of the range.
     pub duplicates_from: u64,
@@ -46,7 +47,7 @@ pub struct ClassNature {
 }
 
 /// All parameters that determine the contents that a job writes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ContentSpec {
     /// The number of distinct contents for each number of duplicates.
     pub distribution: Distribution,

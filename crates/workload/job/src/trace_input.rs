@@ -4,6 +4,7 @@ use clap::Args;
 use gemelo_base::units::{format_counted, format_duration_ns};
 use gemelo_base::values::Span;
 use gemelo_trace::{DeviceRule, Merged, ReadOptions, Stretch, TraceError, TraceFormat, Window};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -49,10 +50,11 @@ pub struct TraceInput {
 }
 
 /// The traces that were read, as results keep them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReadTrace {
     /// The trace files, which are read in this order.
     #[serde(with = "gemelo_base::names::paths")]
+    #[schemars(with = "Vec<String>")]
     pub traces: Vec<PathBuf>,
     /// The format of each trace.
     pub formats: Vec<String>,

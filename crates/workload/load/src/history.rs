@@ -12,12 +12,13 @@ use gemelo_base::Classified;
 use gemelo_content::{Assignment, BlockContent};
 use gemelo_pattern::Pattern;
 use gemelo_target::AtStart;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::TryReserveError;
 use thiserror::Error;
 
 /// All writes to the places of a target, job by job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct History {
     /// Block size in bytes.
     pub block_bytes: usize,
@@ -38,7 +39,7 @@ pub struct History {
 }
 
 /// The bounds of a job that was killed. The number of its writes is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct OpenEnd {
     /// Most writes of each process that were in flight at any time.
     pub in_flight: u64,
@@ -52,7 +53,7 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 /// The writes of one job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Segment {
     /// Content written to all blocks before the run.
     pub populate: Populate,
@@ -81,7 +82,7 @@ impl Segment {
 }
 
 /// A write whose outcome is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UncertainWrite {
     /// Number of the process that wrote, counted from 0.
     pub process: u32,

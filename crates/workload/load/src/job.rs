@@ -4,11 +4,12 @@ use gemelo_base::Classified;
 use gemelo_content::{ContentId, ContentSpec, Processes};
 use gemelo_pattern::Pattern;
 use gemelo_target::{Engine, OtherPlaces, PlaceAccess, PlaceLayout};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The kinds of operations in a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobOperation {
     /// All operations write.
@@ -21,7 +22,7 @@ pub enum JobOperation {
 }
 
 /// The path that writes take to storage, and when they are made durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SyncPolicy {
     /// Writes end in the page cache.
@@ -50,7 +51,7 @@ impl SyncPolicy {
 }
 
 /// Data written to all places before the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Populate {
     /// Nothing is written: files, regions and volumes keep what they hold.
@@ -63,7 +64,7 @@ pub enum Populate {
 }
 
 /// The time at which data that was read is compared with the expected content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verify {
     /// Data is never compared.
@@ -92,7 +93,7 @@ impl Verify {
 }
 
 /// The rule that decides when operations start.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
     /// Closed loop: an operation starts as soon as an earlier one has ended.
@@ -114,7 +115,7 @@ pub enum Pace {
 
 /// A description of load. Sizes are in bytes and times in nanoseconds. All figures are for one
 /// process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct JobSpec {
     /// The kinds of operations: reads, writes, or both.
     pub operation: JobOperation,
@@ -168,7 +169,7 @@ pub struct JobSpec {
 }
 
 /// The part of a job that one of several hosts runs. Each host runs the same number of processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct HostPart {
     /// Number of the host, counted from 0.
     pub index: u32,

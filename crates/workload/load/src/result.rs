@@ -4,10 +4,11 @@
 use crate::history::History;
 use crate::measure::{IntervalPart, LatencyHistogram, LatencySummary, Phase, Usage};
 use gemelo_target::{IoFailure, PoolStats};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The result of one run of a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunResult {
     /// Reason why the run ended.
     pub ended: Ended,
@@ -62,7 +63,7 @@ impl RunResult {
 }
 
 /// The figures of a pool before and after a run, and the prediction from the contents written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Stored {
     /// Figures of the pool before the target was populated.
     pub before: PoolStats,
@@ -74,7 +75,7 @@ pub struct Stored {
 }
 
 /// The blocks of a pool, predicted from the contents written to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PredictedBlocks {
     /// Blocks that hold a content other than zeros.
     pub logical_blocks: u64,
@@ -95,7 +96,7 @@ impl PredictedBlocks {
 }
 
 /// The reason why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
     /// The time limit was reached.
@@ -117,7 +118,7 @@ impl Ended {
 }
 
 /// The failure of an operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct OperationFailure {
     /// Process whose operation failed.
     pub process: u32,
@@ -154,7 +155,7 @@ impl std::fmt::Display for OperationFailure {
 }
 
 /// The figures of one process, or of all of them together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Measured {
     /// Figures of the reads; `None` if there were none.
     pub reads: Option<OperationStats>,
@@ -175,7 +176,7 @@ pub struct Measured {
 }
 
 /// The figures of the reads or of the writes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct OperationStats {
     /// Operations that completed, without those of ramp-up and cool-down.
     pub operations: u64,
@@ -192,7 +193,7 @@ pub struct OperationStats {
 }
 
 /// A distribution of times.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Timing {
     /// The figures that people read.
     pub summary: LatencySummary,
@@ -207,7 +208,7 @@ impl Timing {
 }
 
 /// The figures of one process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ProcessResult {
     /// Number of the process, counted from 0.
     pub process: u32,
@@ -226,7 +227,7 @@ pub struct ProcessResult {
 }
 
 /// The figures of one interval, of all processes together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Interval {
     /// Start of the interval, since the run began.
     pub start_ns: u64,
@@ -241,7 +242,7 @@ pub struct Interval {
 }
 
 /// The reads or the writes of one interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct IntervalStats {
     /// Operations that completed in the interval.
     pub operations: u64,
@@ -258,7 +259,7 @@ pub struct IntervalStats {
 }
 
 /// The amount written before the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Populated {
     /// Bytes that all processes together wrote.
     pub data_bytes: u64,
@@ -267,7 +268,7 @@ pub struct Populated {
 }
 
 /// The duplicates among the blocks written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WrittenDistribution {
     /// Blocks that the run wrote, each time that one was written.
     pub blocks: u64,
@@ -283,7 +284,7 @@ pub struct WrittenDistribution {
 }
 
 /// The result of checking blocks.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Verification {
     /// Blocks checked, during the run and after it.
     pub checked_blocks: u64,
@@ -306,7 +307,7 @@ impl Verification {
 }
 
 /// A block that differs from its expected content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Mismatch {
     /// Process that the place belongs to.
     pub process: u32,
@@ -321,7 +322,7 @@ pub struct Mismatch {
 }
 
 /// The content of a wrong block.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundContent {
     /// The block is all zeros.
@@ -353,7 +354,7 @@ pub enum FoundContent {
 }
 
 /// A block in the place of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ProcessBlock {
     /// Process that the place belongs to.
     pub process: u32,

@@ -11,6 +11,7 @@ mod zipf;
 
 use gemelo_base::Permutation;
 use gemelo_base::random::{Random, mix_pair};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +20,7 @@ use zipf::Zipf;
 
 /// The pattern by which a process chooses blocks of its place. The pattern's text parses to exactly
 /// the same pattern, because the writes of a run are computed from it later.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Pattern {
     /// One block after the other, starting again at the first after the last.

@@ -1,13 +1,14 @@
 //! The options of a replay.
 
 use gemelo_target::Engine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
 /// The speed of a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Speed {
     /// The recorded gaps are divided by this factor.
@@ -57,7 +58,7 @@ impl From<Speed> for String {
 }
 
 /// Options for a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReplayOptions {
     /// Speed of the replay.
     pub speed: Speed,

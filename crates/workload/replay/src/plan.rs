@@ -8,6 +8,7 @@ use crate::contents::content_of_hash;
 use gemelo_base::{Classified, StopFlag};
 use gemelo_content::BlockContent;
 use gemelo_trace::{BlockError, Blocks, Record, RecordSource, TraceError, TraceOperation};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +16,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// The rule that maps places of the trace to the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapRule {
     /// Every place keeps its offset. A target that is too small is refused.

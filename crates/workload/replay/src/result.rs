@@ -1,10 +1,11 @@
 //! The result of a replay.
 
 use gemelo_load::{LatencyHistogram, LatencySummary, Stored};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The measurements of a replay.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReplayResult {
     /// Records replayed. A record is several operations if it crosses from the part of one process
     /// to another's, or if its blocks are not consecutive on the target.
@@ -41,7 +42,7 @@ pub struct ReplayResult {
 }
 
 /// The figures of the reads or of the writes.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ReplayStats {
     /// Operations that completed. A record can be several of them.
     pub operations: u64,
@@ -57,7 +58,7 @@ pub struct ReplayStats {
 }
 
 /// The operations that completed in one second of a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ReplaySecond {
     /// Start of the second, since the start of the replay.
     pub start_ns: u64,
@@ -70,7 +71,7 @@ pub struct ReplaySecond {
 }
 
 /// The reads or the writes of one second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct SecondStats {
     /// Operations that completed.
     pub operations: u64,
@@ -81,7 +82,7 @@ pub struct SecondStats {
 }
 
 /// The late starts of operations.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Lateness {
     /// Operations that started more than [`Self::late_after_ns`] after their due time.
     pub late: u64,
@@ -94,7 +95,7 @@ pub struct Lateness {
 }
 
 /// The result of checking reads.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ReplayVerification {
     /// Blocks that were read and compared with the content that the trace left there.
     pub checked: u64,
@@ -108,7 +109,7 @@ pub struct ReplayVerification {
 }
 
 /// A block that differs from its expected content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReplayMismatch {
     /// Number of the block on the target.
     pub block: u64,

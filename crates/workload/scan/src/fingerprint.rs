@@ -4,11 +4,12 @@
 //! of 10^12 different contents share a fingerprint by chance is below 10^-14 for every hash. Only
 //! the cryptographic hashes also resist contents that were made to collide.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use sha1::Digest as _;
 
 /// The hash function that makes fingerprints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScanFingerprintKind {
     /// XXH3 with 128 bits: it runs at memory speed and is not cryptographic.
@@ -61,7 +62,9 @@ fn first_bits(hash: &[u8]) -> ScanFingerprint {
 }
 
 /// The 128 bits that identify a content. They are ordered as their printed bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Deserialize)]
+#[schemars(with = "String")]
+#[serde(try_from = "String")]
 pub struct ScanFingerprint {
     /// The first 64 bits. They determine the shard, and the order in files.
     pub(crate) high: u64,
@@ -88,6 +91,16 @@ impl From<u128> for ScanFingerprint {
     #[inline]
     fn from(bits: u128) -> Self {
         Self { high: (bits >> 64) as u64, low: bits as u64 }
+    }
+}
+
+impl TryFrom<String> for ScanFingerprint {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let bits = u128::from_str_radix(&text, 16).ok().filter(|_| is_hex);
+        bits.map(Self::from).ok_or_else(|| format!("expected 32 hexadecimal digits, not '{text}'"))
     }
 }
 

@@ -41,11 +41,11 @@ pub use options::{
     MAX_THREADS, OptionsError, ScanOptions,
 };
 pub use plan::{PlanResult, PlanSize, plan};
-pub use request::{Counting, ScanRequest, TailPolicy};
+pub use request::{Counting, ScanInput, ScanRequest, TailPolicy};
 pub use result::{
     BlockSizeResult, ConfidenceInterval, DirectoryResult, ENTROPY_STEPS, Effort, EstimateResult,
     FileCounts, FileGroup, LocalityResult, NatureClass, NatureResult, NatureStats, PoolPrediction,
-    RangeInterval, RangeResult, Repeated, ScanResult, SharingResult, WithZeros,
+    RangeInterval, RangeResult, Repeated, SCAN_SCHEMA, ScanResult, SharingResult, WithZeros,
 };
 pub use saved::{MAX_SETS, Saved, SavedSetError, merge_sets};
 pub use scan::{scan, scan_and_save};

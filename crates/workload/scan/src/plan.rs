@@ -13,6 +13,7 @@ use crate::walk::{
 use gemelo_base::random::Random;
 use gemelo_base::{Clock, Monitor, Silent, StopFlag, SystemClock, Unit};
 use rustix::fs::{AtFlags, FileType, Stat};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::fs::File;
@@ -35,7 +36,7 @@ const SAMPLE_NS: u64 = 1_000_000_000;
 const OPEN_NS: u64 = 4_000;
 
 /// The predicted time and memory of a scan.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct PlanResult {
     /// The number of files and block devices to read.
     pub files: u64,
@@ -64,7 +65,7 @@ pub struct PlanResult {
 }
 
 /// The prediction for one block size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct PlanSize {
     /// The block size in bytes.
     pub block_bytes: u32,

@@ -2,11 +2,12 @@
 
 use crate::fingerprint::ScanFingerprintKind;
 use gemelo_format::Compression;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The treatment of a file's last block if it is shorter than the block size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TailPolicy {
     /// The short block is not counted.
@@ -19,7 +20,7 @@ pub enum TailPolicy {
 }
 
 /// The method by which fingerprints are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Counting {
     /// Counts every fingerprint, in at most 32 bytes of memory each.
@@ -38,13 +39,13 @@ pub enum Counting {
     },
 }
 
-/// The requested paths and settings of a scan; [`ScanOptions::new`](crate::ScanOptions::new)
-/// validates them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The requested paths and settings of a scan, which [`crate::ScanOptions`] validates.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ScanRequest {
     /// The files, directories and block devices to scan. A symbolic link in this list is followed;
     /// a link below a directory is not.
     #[serde(with = "gemelo_base::names::paths")]
+    #[schemars(with = "Vec<String>")]
     pub paths: Vec<PathBuf>,
     /// The block sizes in bytes. Each gives the same figures as in a scan of its own.
     pub block_bytes: Vec<u32>,
@@ -58,6 +59,7 @@ pub struct ScanRequest {
     pub counting: Counting,
     /// The directory of temporary files; `None` means the system's temporary directory.
     #[serde(with = "gemelo_base::names::optional_path")]
+    #[schemars(with = "Option<String>")]
     pub spill_directory: Option<PathBuf>,
     /// The globs of names to leave out. A glob without `/` matches the name of a file or directory
     /// at any depth. A glob with `/` matches the path relative to the scanned directory.
@@ -74,6 +76,21 @@ pub struct ScanRequest {
     /// `true` if a second walk finds the bytes of all files while the scan reads, so that the
     /// monitor can show the remaining time. It costs one more `stat` call for every file.
     pub find_total: bool,
+}
+
+/// The input of a result: the request of a scan, or the sets that were merged.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ScanInput {
+    /// The request of a scan.
+    Scan(Box<ScanRequest>),
+    /// The request of a merge.
+    Merge {
+        /// The saved sets.
+        #[serde(with = "gemelo_base::names::paths")]
+        #[schemars(with = "Vec<String>")]
+        sets: Vec<PathBuf>,
+    },
 }
 
 impl Default for ScanRequest {

@@ -6,10 +6,14 @@ use crate::request::TailPolicy;
 use crate::set::ContentLocation;
 use gemelo_content::{Distribution, DistributionError, Profile, ProfileClass};
 use gemelo_format::Compression;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Schema name of the result file of a scan, whose input is a [`ScanInput`](crate::ScanInput).
+pub const SCAN_SCHEMA: &str = "gemelo.scan/1";
+
 /// The result of a scan.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ScanResult {
     /// `true` if the scan was stopped or ended early after an error. The figures then cover only
     /// the data that was read.
@@ -30,7 +34,7 @@ pub struct ScanResult {
 }
 
 /// The directories and files that share contents, at the smallest block size.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SharingResult {
     /// The block size in bytes.
     pub block_bytes: u32,
@@ -45,7 +49,7 @@ pub struct SharingResult {
 }
 
 /// The figures of a directory and of all below it that have no figures of their own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct DirectoryResult {
     /// The path of the directory, or of a file or device that was given.
     pub path: String,
@@ -65,7 +69,7 @@ pub struct DirectoryResult {
 }
 
 /// Files with common contents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FileGroup {
     /// The number of files. A group of one file has contents that repeat in it.
     pub files: u64,
@@ -78,7 +82,7 @@ pub struct FileGroup {
 }
 
 /// The counts of files, and of names that were not read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FileCounts {
     /// The number of files and block devices that were scanned.
     pub files: u64,
@@ -128,7 +132,7 @@ impl FileCounts {
 }
 
 /// The time and the memory of a scan.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Effort {
     /// The time from the first directory to the last figure, in nanoseconds.
     pub elapsed_ns: u64,
@@ -139,7 +143,7 @@ pub struct Effort {
 }
 
 /// The figures at one block size.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct BlockSizeResult {
     /// The block size in bytes.
     pub block_bytes: u32,
@@ -200,7 +204,7 @@ pub struct BlockSizeResult {
 
 /// The figures at one block size of a store that keeps zeros as a content like any other: one block
 /// of zeros, and one for each length of short blocks of zeros. A thin store keeps none.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WithZeros {
     /// The number of distinct contents, those of zeros included.
     pub distinct: u64,
@@ -215,7 +219,7 @@ pub struct WithZeros {
 }
 
 /// The contents in one range of duplicates.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RangeResult {
     /// The range as text, such as `10-49`.
     pub duplicates: String,
@@ -228,7 +232,7 @@ pub struct RangeResult {
 }
 
 /// A content with many copies.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Repeated {
     /// The fingerprint of the content.
     pub fingerprint: ScanFingerprint,
@@ -242,7 +246,7 @@ pub struct Repeated {
 }
 
 /// Means over sampled contents.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct NatureStats {
     /// The number of distinct contents that were measured.
     pub sampled_contents: u64,
@@ -256,7 +260,7 @@ pub struct NatureStats {
 }
 
 /// Means over the sampled contents of a range of duplicates.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct NatureClass {
     /// The range as text, such as `10-49`.
     pub duplicates: String,
@@ -273,7 +277,7 @@ pub struct NatureClass {
 pub const ENTROPY_STEPS: usize = 16;
 
 /// The space that the data would take in a pool that compresses, predicted from sampled contents.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PoolPrediction {
     /// The compression of the pool.
     pub compression: Compression,
@@ -288,7 +292,7 @@ pub struct PoolPrediction {
 }
 
 /// The nature of contents. Zero contents are not part of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct NatureResult {
     /// The means over all sampled contents. Each content counts once.
     pub overall: NatureStats,
@@ -299,7 +303,7 @@ pub struct NatureResult {
 }
 
 /// The distances between consecutive copies of a content, in the order of the scan.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LocalityResult {
     /// The number of sampled contents with at least two copies.
     pub sampled_contents: u64,
@@ -315,7 +319,7 @@ pub struct LocalityResult {
 }
 
 /// An interval that contains the true figure in 95 of 100 scans of such data.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ConfidenceInterval {
     /// The lower end of the interval.
     pub low: f64,
@@ -325,7 +329,7 @@ pub struct ConfidenceInterval {
 
 /// The confidence intervals of an estimate. Blocks, bytes and zero blocks are exact in an estimate
 /// too.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct EstimateResult {
     /// The number of distinct contents in the sample. The copies of each are exact.
     pub sampled_contents: u64,
@@ -353,7 +357,7 @@ pub struct EstimateResult {
 }
 
 /// The intervals of a row of the range table.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RangeInterval {
     /// The interval of the number of distinct contents.
     pub contents: ConfidenceInterval,

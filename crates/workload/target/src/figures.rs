@@ -1,9 +1,10 @@
 //! Figures of a volume and its pool, taken before and after a run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The time at which a volume looks for duplicates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DedupPolicy {
     /// The volume does not look for duplicates: each block written is stored.
@@ -15,7 +16,7 @@ pub enum DedupPolicy {
 }
 
 /// Figures of a volume and its pool. Counts of writes start at zero when the pool is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PoolStats {
     /// Bytes of a block of the pool.
     pub block_bytes: u64,

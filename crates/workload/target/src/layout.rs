@@ -1,6 +1,7 @@
 //! The layout of a job's places and the way it accesses them.
 
 use crate::TargetError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The sizes that a job needs and the way it accesses storage.
@@ -57,7 +58,7 @@ impl PlaceAccess {
 }
 
 /// The content of the places before the job writes to them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtStart {
     /// Zeros, because the files or the volume are new.

@@ -1,6 +1,7 @@
 //! The names of storage, as users write them.
 
 use gemelo_base::text_of_name;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 /// The name of storage that load can run against: a path, or a scheme and a place, such as `null:`
 /// or `pool:DIRECTORY/VOLUME`. [`crate::Targets`] knows the schemes. A path in it has the form of
 /// [`text_of_name`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct TargetUri(String);
 

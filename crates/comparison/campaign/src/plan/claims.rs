@@ -6,7 +6,7 @@ use crate::target::TargetPlan;
 use crate::workload::WorkloadPlan;
 use gemelo_base::values::{Percent, Span};
 use gemelo_compare::{Condition, Term};
-use gemelo_figures::{Quantity, quantity};
+use gemelo_figures::Unit;
 use gemelo_job::nearest::nearest;
 use gemelo_record::{ClaimRecord, LeastFigure, LeastScale, Paper};
 
@@ -64,10 +64,7 @@ fn claim(keys: &Keys<'_>) -> Result<ClaimRecord, PlanError> {
 
 /// Returns whether a figure depends on the length of its measurement: counts and sizes do not.
 fn is_over_time(term: &Term) -> bool {
-    let is_speed = matches!(
-        quantity(&term.figure),
-        Quantity::Nanoseconds | Quantity::PerSecond | Quantity::BytesPerSecond
-    );
+    let is_speed = Unit::of_figure(&term.figure).is_speed();
     is_speed || term.figure.ends_with("cpu_share")
 }
 

@@ -12,7 +12,7 @@ use crate::system;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_exact_size;
 use gemelo_record::Space;
-use serde::Deserialize;
+use gemelo_serve::PoolFile;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -236,28 +236,6 @@ struct MadeVolume {
     is_offline: bool,
 }
 
-/// The part of `gemelo pool stat --json` that is used.
-#[derive(Deserialize)]
-struct PoolResult {
-    result: PoolReport,
-}
-
-#[derive(Deserialize)]
-struct PoolReport {
-    pool: PoolStat,
-}
-
-#[derive(Deserialize)]
-struct PoolStat {
-    block_bytes: u64,
-    logical_blocks: u64,
-    physical_blocks: u64,
-    used_blocks: u64,
-    metadata_used_bytes: u64,
-    /// Changes that the metadata do not have yet.
-    journal_used_bytes: u64,
-}
-
 impl Made for MadeVolume {
     fn place(&self) -> Place {
         self.place.clone()
@@ -283,20 +261,17 @@ impl Made for MadeVolume {
         }
         let mut command = site.gemelo(&["pool", "stat"]);
         let text = site.run(command.arg(&self.pool).args(["--json", "-"]))?;
-        let stat = serde_json::from_str::<PoolResult>(&text);
-        let stat = stat
-            .map_err(|error| StepError::Result {
-                path: self.pool.clone(),
-                reason: error.to_string(),
-            })?
-            .result
-            .pool;
-        // Freed blocks may still count as used. Compressed contents share blocks.
-        let data_blocks = stat.physical_blocks.min(stat.used_blocks);
+        let file = serde_json::from_str::<PoolFile>(&text);
+        let file = file.map_err(|error| StepError::Result {
+            path: self.pool.clone(),
+            reason: error.to_string(),
+        })?;
+        let stat = file.result.report.pool;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.block_bytes.into());
         Ok(Some(Space {
-            data_bytes: data_blocks.saturating_mul(stat.block_bytes),
+            data_bytes: bytes(stat.data_blocks()),
             metadata_bytes: Some(stat.metadata_used_bytes.saturating_add(stat.journal_used_bytes)),
-            logical_bytes: Some(stat.logical_blocks.saturating_mul(stat.block_bytes)),
+            logical_bytes: Some(bytes(stat.logical_blocks)),
         }))
     }
 }

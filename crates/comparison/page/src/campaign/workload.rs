@@ -9,6 +9,7 @@ use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, figure_title};
 use crate::thin::Percentiles;
 use crate::{accesses, written};
+use gemelo_figures::AnyResult;
 use gemelo_record::{Better, WorkloadRecord};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -133,8 +134,12 @@ fn contents(data: &Data, workload: &WorkloadRecord, directory: &Path) -> Vec<Pic
     let mut pictures = Vec::new();
     for (number, file) in run.files.iter().enumerate() {
         let id = anchor(&anchor("contents", &workload.name), &(number + 1).to_string());
-        pictures.extend(written::pictures(&place.join(file), &id));
-        pictures.extend(accesses::pictures(&place.join(file), &id));
+        let file = place.join(file);
+        match AnyResult::read(&file) {
+            Ok(AnyResult::Bench(file)) => pictures.extend(written::pictures(&file.file, &id)),
+            Ok(_) => (),
+            Err(_) => pictures.extend(accesses::pictures(&file, &id)),
+        }
     }
     pictures.truncate(MAX_PICTURES);
     pictures

@@ -1,7 +1,6 @@
 //! Results of load: `bench`, `suite`, `replay`, `filebench`, `fio`, and the figures of a pool. The
 //! jobs of all files stand side by side.
 
-use super::file_name;
 use crate::campaign::{TimeLine, is_drawn, latency_picture, time_picture};
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart};
 use crate::document::{Answer, Cell, Column, Item, Picture, Section, Table, Text};
@@ -10,7 +9,6 @@ use crate::thin::Percentiles;
 use gemelo_figures::{Kind, RawResult, name_parts};
 use gemelo_record::{Curve, Figure, Provenance, Series, Stats};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 /// Jobs that one report shows at most. More lines in one picture cannot be told apart.
 pub(super) const MAX_SOURCES: usize = 24;
@@ -37,9 +35,9 @@ pub(super) struct Source<'a> {
 }
 
 /// Returns the jobs of all files.
-pub(super) fn sources(files: &[(PathBuf, RawResult)]) -> Vec<Source<'_>> {
+pub(super) fn sources(files: &[(String, RawResult)]) -> Vec<Source<'_>> {
     let mut sources = Vec::new();
-    for (path, raw) in files {
+    for (name, raw) in files {
         let mut jobs: Vec<Option<String>> = Vec::new();
         for figure in &raw.figures.figures {
             let job = figure_name(&figure.name).job;
@@ -50,7 +48,7 @@ pub(super) fn sources(files: &[(PathBuf, RawResult)]) -> Vec<Source<'_>> {
         for job in jobs {
             let file = match (raw.kind, files.len(), &raw.provenance) {
                 (Kind::Pool, 1, Some(Provenance { target: Some(pool), .. })) => pool.clone(),
-                _ => file_name(path),
+                _ => name.clone(),
             };
             let label = match (&job, files.len()) {
                 (Some(job), 1) => job.clone(),

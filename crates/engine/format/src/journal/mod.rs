@@ -15,6 +15,7 @@ use crate::{
 use gemelo_disk::Disk;
 use loss::Gaps;
 use reader::{Found, Ring};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +62,7 @@ pub struct LastCommit {
 }
 
 /// History that is missing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct LostHistory {
     /// Description of what is missing.
     pub what: String,

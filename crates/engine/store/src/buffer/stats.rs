@@ -1,11 +1,14 @@
 //! Figures of a write buffer.
 
 use gemelo_base::StatTable;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The contents that a write buffer holds, and its work since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable,
+)]
 #[stat(counter)]
 pub struct BufferStats {
     /// Most bytes of contents that it may hold.

@@ -1,12 +1,15 @@
 //! Figures of a cache of contents.
 
 use gemelo_base::StatTable;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The contents that a cache holds, and its work since the pool was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable,
+)]
 #[stat(counter)]
 pub struct ContentCacheStats {
     /// Most bytes of contents that it may hold.

@@ -16,6 +16,7 @@ use super::log::Log;
 use super::parts::Common;
 use crate::counters::PoolCounters;
 use gemelo_format::{Pbn, VolumeId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ const MAX_NOTED: usize = 65_536;
 const MAX_UNWRITABLE: usize = 10_000;
 
 /// A damaged block of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 pub struct DamagedBlock {
     /// The name of the volume.
     pub volume: String,

@@ -22,6 +22,7 @@ use crate::error::{Result, VolumeError};
 use blocks::{BlockTally, Owner};
 use gemelo_base::StopFlag;
 use gemelo_format::{Lbn, MapEntry, Pbn, Superblock};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -50,7 +51,7 @@ pub struct VolumeSpace {
 
 /// The blocks of a pool with and without its snapshots. A snapshot is a volume that takes no
 /// writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct SnapshotSpace {
     /// References of all volumes to blocks. A block counts once for each reference.
     pub logical_blocks: u64,

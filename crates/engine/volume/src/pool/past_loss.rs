@@ -7,12 +7,13 @@
 use crate::error::Result;
 use gemelo_format::{Change, MAX_NAME_BYTES, ReplayedCommit, VolumeId, VolumeRecord};
 use gemelo_metadata::{MetadataBackend, MetadataError};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::slice;
 
 /// A volume that got another name, because its own was given to another volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RenamedVolume {
     /// The name that it had.
     pub before: String,

@@ -2,6 +2,7 @@
 
 use super::past_loss::RenamedVolume;
 use gemelo_format::LostHistory;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The treatment of a lost commit of the journal, where later commits can be read.
@@ -24,7 +25,7 @@ pub struct RepairOptions {
 }
 
 /// The blocks of a volume that a repair gives up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RepairCost {
     /// The name of the volume.
     pub volume: String,
@@ -36,7 +37,7 @@ pub struct RepairCost {
 }
 
 /// The losses and changes of a repair.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize)]
 pub struct RepairPlan {
     /// The volumes that lose blocks.
     pub costs: Vec<RepairCost>,
@@ -52,7 +53,7 @@ pub struct RepairPlan {
 }
 
 /// The losses of each choice of a repair.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize)]
 pub struct RepairOutlook {
     /// The history that is missing in the journal.
     pub lost_history: Option<LostHistory>,

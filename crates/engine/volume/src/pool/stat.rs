@@ -11,11 +11,12 @@ use gemelo_format::{
 };
 use gemelo_metadata::CacheStats;
 use gemelo_store::{BufferStats, ContentCacheStats};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A volume in a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, StatTable)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, StatTable)]
 #[stat(gauge)]
 pub struct VolumeSummary {
     /// The record of the volume. The name of its origin is the present one if the volume that it
@@ -49,7 +50,7 @@ pub struct VolumeSummary {
 }
 
 /// A pool in numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, StatTable)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize, StatTable)]
 #[stat(gauge)]
 pub struct PoolStat {
     /// Bytes of a block.

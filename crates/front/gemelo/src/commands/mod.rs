@@ -17,6 +17,7 @@ mod pool;
 mod replay;
 mod report;
 mod scan;
+mod schema;
 mod serve;
 mod suite;
 pub(crate) mod trace;
@@ -99,6 +100,7 @@ enum Command {
     Host(host::Arguments),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
+    Schema(schema::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -124,5 +126,6 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Host(arguments) => host::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Manual(arguments) => manual::run(&arguments, context),
+        Command::Schema(arguments) => schema::run(&arguments, context),
     }
 }

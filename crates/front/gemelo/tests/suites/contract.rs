@@ -124,6 +124,7 @@ const OTHERS: &[&[&str]] = &[
     &["domain", "ls"],
     &["domain", "stat"],
     &["manual"],
+    &["schema"],
     &["pool", "create"],
     &["pool", "estimate"],
 ];

@@ -59,7 +59,6 @@ mod scrub;
 mod serve;
 mod serve_clients;
 mod served;
-mod stat_tables;
 mod support;
 mod targets;
 mod tidy;

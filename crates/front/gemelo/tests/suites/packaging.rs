@@ -181,6 +181,7 @@ fn what_is_installed_works_and_can_be_removed() {
         "lib/tmpfiles.d/gemelo.conf",
         "share/doc/gemelo/LICENSE-MIT",
         "share/doc/gemelo/docs/README.md",
+        "share/doc/gemelo/schemas/scan.schema.json",
         "share/doc/gemelo/examples/bench/suite.toml",
     ] {
         assert!(fs::metadata(installed.join(path)).unwrap().len() > 0, "{path}");

@@ -1,8 +1,8 @@
-//! Tests of the JSON output against the schemas of `docs/schemas`. Every command with `--json`
-//! runs, and its output must fit the schema that it names.
+//! Tests of the JSON output against the schemas, which are made from the types of results. Every
+//! command with `--json` runs, and its output must fit the schema that it names.
 
 use crate::common::gemelo;
-use crate::schema::{Coverage, misfits, read, schema_of, schemas};
+use crate::schema::{Coverage, keys, misfits, name_of, names, read, schema_of};
 use crate::served::Served;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -146,12 +146,16 @@ not-testable = "it needs two hosts"
 const ONE_WAY: &[&str] = &[
     "gemelo.bench-repetitions/1/input/content/duplicate_distance present",
     "gemelo.bench-repetitions/1/input/content/private_share present",
+    "gemelo.bench-repetitions/1/input/job/hosts present",
+    "gemelo.bench-repetitions/1/input/job/part present",
     "gemelo.bench-repetitions/1/input/job/process_bytes absent",
     "gemelo.bench-repetitions/1/input/job/time_ns present",
     "gemelo.bench/1/hosts/failure present",
     "gemelo.bench/1/hosts/file absent",
     "gemelo.bench/1/input/job/part present",
     "gemelo.bench/1/result/history/first_process present",
+    "gemelo.bench/1/result/history/open present",
+    "gemelo.bench/1/result/interval_parts present",
     "gemelo.bench/1/result/written absent",
     "gemelo.campaign/1/claims/least/data_bytes present",
     "gemelo.campaign/1/claims/least/figure present",
@@ -164,8 +168,10 @@ const ONE_WAY: &[&str] = &[
     "gemelo.campaign/1/workloads/main_figure absent",
     "gemelo.compare/1/input/fail_if_slower_share present",
     "gemelo.compare/1/result/limit present",
+    "gemelo.distribution/1/result/source absent",
     "gemelo.filebench/1/hosts/failure present",
     "gemelo.filebench/1/hosts/file absent",
+    "gemelo.filebench/1/input/dir absent",
     "gemelo.pool-check/1/result/repair_outlook/lost_history present",
     "gemelo.pool-check/1/result/repair_outlook/refusal present",
     "gemelo.pool-check/1/result/repair_outlook/skip present",
@@ -180,10 +186,21 @@ const ONE_WAY: &[&str] = &[
     "gemelo.replay/1/hosts/failure present",
     "gemelo.replay/1/hosts/file absent",
     "gemelo.replay/1/result/failure present",
+    "gemelo.replay/1/result/stored/predicted absent",
     "gemelo.run/1/space/logical_bytes absent",
+    "gemelo.scan-plan/1/result/bytes_per_s absent",
+    "gemelo.scan-plan/1/result/estimate_ns absent",
     "gemelo.scan/1/hosts/failure present",
     "gemelo.scan/1/hosts/file absent",
+    "gemelo.scan/1/result/block_sizes/max_repeated/place absent",
+    "gemelo.scan/1/result/block_sizes/nature absent",
+    "gemelo.trace-stat/1/result/dedup_ratio_at_end absent",
+    "gemelo.trace-stat/1/result/dedup_ratio_at_end_with_zeros absent",
+    "gemelo.trace-stat/1/result/dedup_ratio_written absent",
+    "gemelo.trace-stat/1/result/dedup_ratio_written_with_zeros absent",
     "gemelo.trace-stat/1/result/dispersion present",
+    "gemelo.trace-stat/1/result/read_contents absent",
+    "gemelo.trace-stat/1/result/written_contents absent",
     "gemelo.volume-list/1/result/created_s absent",
     "gemelo.volume/1/result/created_s absent",
 ];
@@ -193,12 +210,7 @@ const BY_CHANCE: &str = "gemelo.replay/1/result/lateness/summary ";
 
 /// Schemas of commands that need a Ceph cluster, which `members.rs` runs, and of runs that are
 /// killed, as in `regressions/killed.rs`.
-const OF_OTHER_TESTS: [&str; 4] = [
-    "bench-begun.schema.json",
-    "domain.schema.json",
-    "domain-check.schema.json",
-    "domain-list.schema.json",
-];
+const OF_OTHER_TESTS: [&str; 4] = ["bench-begun", "domain", "domain-check", "domain-list"];
 
 fn place() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -294,7 +306,7 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         coverage.note(kind, &schema, &result);
         let found = misfits(&schema, &result);
         wrong.extend(found.into_iter().map(|misfit| format!("{command}: {misfit}")));
-        used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
+        used.insert(name_of(kind));
     }
     assert_eq!(served.unwrap().stop().0, 0);
     for (path, record) in records {
@@ -303,16 +315,11 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         coverage.note(kind, &schema, &record);
         let found = misfits(&schema, &record);
         wrong.extend(found.into_iter().map(|misfit| format!("{}: {misfit}", path.display())));
-        used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
+        used.insert(name_of(kind));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let names = fs::read_dir(schemas()).unwrap().map(|entry| entry.unwrap().file_name());
-    let there: BTreeSet<String> = names
-        .map(|name| name.into_string().unwrap())
-        .filter(|name| name.ends_with(".json"))
-        .collect();
     used.extend(OF_OTHER_TESTS.map(str::to_owned));
-    assert_eq!(there, used);
+    assert_eq!(names(), used);
     let mut one_way = coverage.one_way();
     one_way.retain(|key| !key.starts_with(BY_CHANCE));
     let expected: BTreeSet<String> = ONE_WAY.iter().map(|key| (*key).to_owned()).collect();
@@ -357,21 +364,60 @@ fn a_field_that_is_missing_new_or_of_another_type_does_not_fit() {
 }
 
 #[test]
-fn the_schemas_are_draft_2020_12_and_say_the_same_of_the_provenance() {
-    let mut provenance = None;
-    for entry in fs::read_dir(schemas()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|ending| ending != "json") {
-            continue;
-        }
-        let schema = read(&path);
+fn the_schemas_are_draft_2020_12_and_describe_their_keys() {
+    for name in names() {
+        let schema = schema_of(&name);
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-        assert!(jsonschema::meta::is_valid(&schema), "{}", path.display());
-        // The record of a run has none: it is that of its campaign.
-        if path.ends_with("run.schema.json") {
-            continue;
+        assert!(jsonschema::meta::is_valid(&schema), "{name}");
+        assert_eq!(schema_of(&format!("gemelo.{name}/1")), schema);
+        assert_eq!(schema["properties"]["schema"]["const"], format!("gemelo.{name}/1"));
+        let undescribed = undescribed(&schema, &schema, "");
+        assert!(undescribed.is_empty(), "{name}: {undescribed:#?}");
+    }
+    let unknown = gemelo(&["schema", "nothing"]);
+    assert_eq!((unknown.status, unknown.out.as_str()), (2, ""));
+    assert!(unknown.err.contains("'gemelo schema' lists them"), "{}", unknown.err);
+}
+
+/// The keys of a schema that have no description, neither of their own nor of their type.
+fn undescribed(root: &Value, part: &Value, at: &str) -> Vec<String> {
+    let described = |key: &Value| {
+        let target = key["$ref"].as_str().map(|name| root.pointer(&name[1..]).unwrap());
+        let mut parts = vec![key, target.unwrap_or(key)];
+        for choice in key["anyOf"].as_array().into_iter().flatten() {
+            let target = choice["$ref"].as_str().map(|name| root.pointer(&name[1..]).unwrap());
+            parts.push(target.unwrap_or(choice));
         }
-        let this = schema["$defs"]["provenance"].clone();
-        assert_eq!(*provenance.get_or_insert_with(|| this.clone()), this, "{}", path.display());
+        parts.iter().any(|part| part["description"].is_string() || part["const"].is_string())
+    };
+    let mut found = Vec::new();
+    // The key of a variant is described as the variant.
+    let is_described = part["description"].is_string();
+    let keys = part["properties"].as_object().filter(|keys| !is_described || keys.len() > 1);
+    let keys = keys.into_iter().flatten();
+    found.extend(
+        keys.filter(|(_, key)| !described(key)).map(|(name, _)| format!("{at}/properties/{name}")),
+    );
+    let below: Vec<(String, &Value)> = match part {
+        Value::Object(map) => map.iter().map(|(name, part)| (name.clone(), part)).collect(),
+        Value::Array(parts) => (0..).zip(parts).map(|(n, part)| (format!("{n}"), part)).collect(),
+        _ => Vec::new(),
+    };
+    for (name, below) in below {
+        found.extend(undescribed(root, below, &format!("{at}/{name}")));
+    }
+    found
+}
+
+/// A key that is renamed or removed breaks the programs of users: the list shows each such change.
+#[test]
+fn the_keys_of_results_are_those_of_the_list() {
+    let found = keys();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suites/schema/keys.txt");
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    if found != expected {
+        let new = std::env::temp_dir().join("gemelo-keys.txt");
+        fs::write(&new, &found).unwrap();
+        panic!("look at the changes, and accept them: mv {} {}", new.display(), path.display());
     }
 }

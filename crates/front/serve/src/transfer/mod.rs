@@ -12,6 +12,7 @@ pub use sink::{OnBadBlock, Sink, export};
 pub use source::{Source, import};
 
 use gemelo_device::{DeviceError, Operation, Request};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ use thiserror::Error;
 const PIECE_BYTES: usize = 4 << 20;
 
 /// The result of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize)]
 pub struct Transferred {
     /// Length in bytes, zeros included.
     pub total_bytes: u64,

@@ -1,6 +1,7 @@
 //! The ranges of a volume that cannot be read, for an export that continues without them.
 
 use gemelo_device::DeviceError;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io;
 
@@ -9,7 +10,7 @@ use std::io;
 const MAX_RANGES: usize = 1 << 16;
 
 /// A range of a volume that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct BadRange {
     /// First byte of the range.
     pub offset_bytes: u64,
@@ -26,7 +27,7 @@ impl BadRange {
 }
 
 /// All ranges of a volume that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize)]
 pub struct BadRanges {
     /// Bytes of all ranges that could not be read.
     pub total_bytes: u64,

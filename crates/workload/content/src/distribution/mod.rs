@@ -17,6 +17,7 @@ pub use sampled::ExpectedSample;
 pub use scale::{RankedContent, ScaledClass, ScaledDistribution};
 pub use text::ParseNote;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -49,7 +50,7 @@ impl DuplicateClass {
 /// Blocks of zeros are no class: a thin store keeps none of them, so they would distort every
 /// figure about duplicates. A distribution has at least one block and no empty class. Its classes
 /// are in ascending order of duplicates, without repetition. There are at most 2^63 blocks in all.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(try_from = "DistributionForm", into = "DistributionForm")]
 pub struct Distribution {
     classes: Vec<DuplicateClass>,
@@ -58,9 +59,10 @@ pub struct Distribution {
 }
 
 /// The serialised form of a distribution.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DistributionForm {
+    /// The number of blocks of zeros.
     #[serde(default)]
     zero_blocks: u64,
     /// `[duplicates, contents]` pairs of the contents that are not zeros.

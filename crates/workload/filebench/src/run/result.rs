@@ -3,10 +3,11 @@
 use super::cells::Stats;
 use super::seconds::RunSecond;
 use crate::flowop::{Direction, Kind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The figures of one flowop over all threads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FlowopResult {
     /// Name of the flowop.
     pub name: String,
@@ -63,7 +64,7 @@ impl FlowopResult {
 }
 
 /// The figures of an interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WorkloadInterval {
     /// Length of the interval in seconds.
     pub elapsed_s: f64,
@@ -125,7 +126,7 @@ impl WorkloadInterval {
 }
 
 /// A fileset as it was created.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FilesetResult {
     /// Name of the fileset.
     pub name: String,
@@ -146,7 +147,7 @@ pub struct FilesetResult {
 }
 
 /// The result of one `run`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WorkloadResult {
     /// Filesets of the run.
     pub filesets: Vec<FilesetResult>,

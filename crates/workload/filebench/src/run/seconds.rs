@@ -1,6 +1,7 @@
 //! The operations of each second of a run. The thread that waits for the run reads the counters at
 //! the ends of the seconds, so the threads of the run do nothing more.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ pub(super) const SECOND_NS: u64 = 1_000_000_000;
 const MAX_SECONDS: usize = 86_400;
 
 /// The operations on files of one second of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RunSecond {
     /// Start of the second, since the start of the run.
     pub start_ns: u64,

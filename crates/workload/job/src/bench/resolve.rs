@@ -11,6 +11,7 @@ use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, HostPart, Job, JobOperation, JobSpec, Pace, Populate};
 use gemelo_pattern::Pattern;
 use gemelo_target::{Engine, Storage, TargetUri};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const USUAL_FILE_BYTES: u64 = 1 << 30;
 const USUAL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A resolved job, as a result file keeps it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct JobInput {
     /// Name of the job in the output.
     pub name: String,

@@ -16,6 +16,7 @@ use gemelo_base::with_causes;
 use gemelo_filebench::sources::SourceSpec;
 use gemelo_filebench::{Console, Options, Outcome, Program, Script, WorkloadResult};
 use gemelo_record::{Provenance, ResultFile};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +29,7 @@ pub const SCHEMA: &str = "gemelo.filebench/1";
 pub type FilebenchFile = ResultFile<FilebenchInput, Vec<Point>>;
 
 /// A resolved run of a script, as a result file keeps it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FilebenchInput {
     /// Path of the script.
     pub script: String,
@@ -49,7 +50,7 @@ pub struct FilebenchInput {
 }
 
 /// The runs with one value of a sweep, or the only runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Point {
     /// The value of the sweep.
     pub value: Option<String>,

@@ -21,6 +21,7 @@ use gemelo_replay::{
 use gemelo_target::{
     Engine, OtherPlaces, PlaceAccess, PlaceLayout, PlannedTarget, Storage, TargetUri,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -31,10 +32,11 @@ pub const SCHEMA: &str = "gemelo.replay/1";
 pub type ReplayFile = ResultFile<ReplayInput, ReplayResult>;
 
 /// A resolved replay, as a result file keeps it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReplayInput {
     /// The trace files, which are replayed in this order.
     #[serde(with = "gemelo_base::names::paths")]
+    #[schemars(with = "Vec<String>")]
     pub traces: Vec<PathBuf>,
     /// Speed, processes and engine.
     pub options: ReplayOptions,

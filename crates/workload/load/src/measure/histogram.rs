@@ -2,6 +2,7 @@
 //! read again later.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Longest latency that is recorded exactly: one hour. Longer ones are recorded as this one.
@@ -83,7 +84,7 @@ fn empty() -> Histogram<u64> {
 
 /// A histogram in the form that results keep: pairs of `[latency_ns, count]`, to three digits, in
 /// ascending order.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct LatencyHistogram {
     /// Exact sum of all latencies.
     pub sum_ns: u64,
@@ -160,7 +161,7 @@ impl LatencyHistogram {
 }
 
 /// The figures of a histogram that people read. All but the mean have three significant digits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Mean latency in nanoseconds, from the exact sum.
     pub mean_ns: f64,

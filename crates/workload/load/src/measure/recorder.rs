@@ -3,6 +3,7 @@
 
 use super::{Latencies, LatencyHistogram, Phase, Timeline, timeline::Stretch};
 use crate::operations::Kind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Intervals that a process keeps: one day of seconds. Later intervals count in the totals only.
@@ -83,7 +84,7 @@ impl Accumulator {
 }
 
 /// The part of one process, or of one host, of an interval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct IntervalPart {
     /// Start of the interval, since the run began.
     pub start_ns: u64,

@@ -2,10 +2,11 @@
 //! All processes use the same division, so the intervals of all processes can be added up by their
 //! start.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A part of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// The start, which is not measured.

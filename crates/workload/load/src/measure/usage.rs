@@ -2,10 +2,11 @@
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Processor time and memory used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time in user mode.
     pub user_ns: u64,

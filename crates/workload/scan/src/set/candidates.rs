@@ -10,6 +10,7 @@
 
 use super::locked;
 use crate::fingerprint::ScanFingerprint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const KEPT: usize = 1024;
 
 /// A place where a content was seen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ContentLocation {
     /// The path of the file.
     pub path: String,

@@ -14,6 +14,7 @@ pub(crate) use null::NullQueue;
 pub(crate) use psync::PsyncQueue;
 pub(crate) use uring::UringQueue;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -150,7 +151,7 @@ pub trait Queue {
 }
 
 /// The interface through which a file or device is driven.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// Carries out one system call after another (`pread`, `pwrite`).

@@ -3,11 +3,12 @@
 use super::table::PlaceState;
 use super::{CopyCounting, Statistics};
 use crate::record::Names;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The figures of a trace. Blocks have `block_bytes`. Figures that the trace does not determine are
 /// `None`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Stats {
     /// Block size in bytes.
     pub block_bytes: u64,
@@ -92,7 +93,7 @@ pub struct Stats {
 }
 
 /// The share of accesses that goes to the most accessed places.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Concentration {
     /// Share of the accessed places, 0 to 1.
     pub places_share: f64,
@@ -101,7 +102,7 @@ pub struct Concentration {
 }
 
 /// A place and its number of accesses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct HotPlace {
     /// Name of the device.
     pub device: String,
@@ -114,7 +115,7 @@ pub struct HotPlace {
 }
 
 /// The figures of one device of a trace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct DeviceStats {
     /// Name of the device.
     pub device: String,

@@ -2,10 +2,11 @@
 
 use super::Statistics;
 use gemelo_pattern::Pattern;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The accesses of a trace in the terms of a job, so that `gemelo bench` can run a similar load.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct AccessProfile {
     /// Writes as a share of reads and writes, 0 to 1.
     pub write_share: f64,

@@ -4,119 +4,42 @@ mod pictures;
 mod savings;
 mod sharing;
 
-use super::file_name;
-use crate::PageError;
 use crate::document::{Answer, Cell, Column, Item, Section, Table, Text};
 use crate::quantity::{percent, significant};
 use gemelo_base::units::{format_count, format_line, format_size};
-use gemelo_record::read_result;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use std::path::Path;
-
-/// Schema of the results of scans.
-const SCHEMA: &str = "gemelo.scan/1";
-
-#[derive(Deserialize)]
-struct Scan {
-    block_sizes: Vec<BlockSize>,
-    sharing: Option<sharing::Sharing>,
-}
-
-#[derive(Deserialize)]
-struct BlockSize {
-    block_bytes: u64,
-    data_bytes: u64,
-    zero_blocks: u64,
-    zero_bytes: u64,
-    counted_bytes: u64,
-    distinct_bytes: u64,
-    dedup_ratio: f64,
-    with_zeros: WithZeros,
-    ranges: Vec<Range>,
-    max_repeated: Vec<Repeated>,
-    nature: Option<Nature>,
-    locality: Option<Locality>,
-}
-
-#[derive(Deserialize)]
-struct WithZeros {
-    distinct_bytes: u64,
-    dedup_ratio: f64,
-}
-
-#[derive(Deserialize)]
-struct Range {
-    duplicates: String,
-    blocks: u64,
-    share: f64,
-}
-
-#[derive(Deserialize)]
-struct Repeated {
-    fingerprint: String,
-    copies: u64,
-    length_bytes: u64,
-    place: Option<Place>,
-}
-
-#[derive(Deserialize)]
-struct Place {
-    path: String,
-    offset_bytes: u64,
-}
-
-#[derive(Deserialize)]
-struct Nature {
-    overall: Sampled,
-    classes: Vec<Sampled>,
-    entropy_histogram: Vec<u64>,
-}
-
-#[derive(Deserialize)]
-struct Sampled {
-    #[serde(default)]
-    duplicates: String,
-    sampled_contents: u64,
-    zstd_saved_share: f64,
-}
-
-#[derive(Deserialize)]
-struct Locality {
-    histogram: Vec<[u64; 2]>,
-}
+use gemelo_scan::{BlockSizeResult, ScanResult};
+use savings::Saving as _;
 
 /// Returns the section of a scan.
-pub(super) fn section(path: &Path, id: &str, is_saved: bool) -> Result<Section, PageError> {
-    let scan = read_result::<IgnoredAny, Scan>(path, SCHEMA)?.result;
-    let title = if is_saved { format!("Scan {}", file_name(path)) } else { "Scan".to_owned() };
+pub(super) fn section(scan: &ScanResult, name: Option<&str>, id: &str) -> Section {
+    let title = name.map_or_else(|| "Scan".to_owned(), |name| format!("Scan {name}"));
     let mut section = Section::new(format!("{id}-scan"), title);
     let items = &mut section.items;
     items.push(Item::Answers(scan.block_sizes.iter().map(answer).collect()));
-    items.push(Item::Table(savings_table(&scan)));
+    items.push(Item::Table(savings_table(scan)));
     items.push(Item::Paragraph(
         "Compression is estimated from a uniform sample of distinct contents, each block \
          compressed alone by zstd at level 1. A store that compresses several blocks together \
          saves more."
             .into(),
     ));
-    let mut drawn = vec![pictures::savings(&scan, id), pictures::duplicates(&scan, id)];
-    drawn.extend(pictures::entropy(&scan, id));
-    drawn.extend(pictures::distances(&scan, id));
+    let mut drawn = vec![pictures::savings(scan, id), pictures::duplicates(scan, id)];
+    drawn.extend(pictures::entropy(scan, id));
+    drawn.extend(pictures::distances(scan, id));
     items.push(Item::Pictures(drawn));
     if let Some(sharing) = &scan.sharing {
-        items.extend(sharing.items());
+        items.extend(sharing::items(sharing));
     }
     for size in &scan.block_sizes {
         if !size.max_repeated.is_empty() {
             items.push(Item::More(max_repeated(size)));
         }
     }
-    Ok(section)
+    section
 }
 
 /// Returns the saving of a block size. Zeros are left out, as a thin store leaves them out.
-fn answer(size: &BlockSize) -> Answer {
+fn answer(size: &BlockSizeResult) -> Answer {
     let savings = size.savings(size.without_zeros());
     let zeros = if size.zero_blocks > 0 { " that are not zeros" } else { "" };
     let sentence = Text::new()
@@ -148,7 +71,7 @@ fn answer(size: &BlockSize) -> Answer {
     Answer { sentence: sentence.plain("."), details }
 }
 
-fn savings_table(scan: &Scan) -> Table {
+fn savings_table(scan: &ScanResult) -> Table {
     let columns = vec![
         Column::text("block size"),
         Column::text("zeros"),
@@ -185,7 +108,7 @@ fn savings_table(scan: &Scan) -> Table {
     table
 }
 
-fn max_repeated(size: &BlockSize) -> Table {
+fn max_repeated(size: &BlockSizeResult) -> Table {
     let columns = vec![
         Column::text("fingerprint"),
         Column::number("copies"),
@@ -202,9 +125,9 @@ fn max_repeated(size: &BlockSize) -> Table {
             None => Cell::missing("unknown"),
         };
         table.push(vec![
-            Cell::new(repeated.fingerprint.clone()),
+            Cell::new(repeated.fingerprint.to_string()),
             Cell::new(format_count(repeated.copies)),
-            Cell::new(format_size(repeated.length_bytes)),
+            Cell::new(format_size(repeated.length_bytes.into())),
             place,
         ]);
     }

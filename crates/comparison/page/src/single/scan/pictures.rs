@@ -1,18 +1,20 @@
 //! The pictures of a scan.
 
-use super::{BlockSize, Scan, savings_table};
+use super::savings::Saving as _;
+use super::savings_table;
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart, Line, Lines};
 use crate::document::{Cell, Column, Picture, Table};
 use crate::quantity::{Unit, percent, significant};
+use gemelo_scan::{BlockSizeResult, ScanResult};
 
 /// Block sizes up to which savings are bars. More are lines.
 const MAX_SIZES_AS_BARS: usize = 3;
 
-pub(super) fn savings(scan: &Scan, id: &str) -> Picture {
+pub(super) fn savings(scan: &ScanResult, id: &str) -> Picture {
     let mut table = savings_table(scan);
     table.caption = "Savings".to_owned();
     let axis = Axis::new("share of the data that is saved", Unit::Share, AxisKind::Linear);
-    let of = |size: &BlockSize| {
+    let of = |size: &BlockSizeResult| {
         let savings = size.savings(size.without_zeros());
         [
             ("deduplication", Some(savings.deduplication)),
@@ -50,7 +52,7 @@ pub(super) fn savings(scan: &Scan, id: &str) -> Picture {
                 }
             }
         }
-        let names = scan.block_sizes.iter().map(BlockSize::name).collect();
+        let names = scan.block_sizes.iter().map(BlockSizeResult::name).collect();
         let x = Axis::new("block size", Unit::Bytes, AxisKind::Names(names));
         Chart::Lines(Lines { x, y: axis, lines })
     };
@@ -64,7 +66,7 @@ pub(super) fn savings(scan: &Scan, id: &str) -> Picture {
     }
 }
 
-pub(super) fn duplicates(scan: &Scan, id: &str) -> Picture {
+pub(super) fn duplicates(scan: &ScanResult, id: &str) -> Picture {
     let longest = scan.block_sizes.iter().max_by_key(|size| size.ranges.len());
     let names: Vec<String> = longest
         .map(|size| size.ranges.iter().map(|range| range.duplicates.clone()).collect())
@@ -73,7 +75,7 @@ pub(super) fn duplicates(scan: &Scan, id: &str) -> Picture {
         .chain(scan.block_sizes.iter().map(|size| Column::number(size.name())));
     let mut table =
         Table::new("Share of blocks by the duplicates of their content", columns.collect());
-    let share_of = |size: &BlockSize, name: &str| {
+    let share_of = |size: &BlockSizeResult, name: &str| {
         size.ranges.iter().find(|range| range.duplicates == name).map_or(0.0, |range| range.share)
     };
     for name in &names {
@@ -81,7 +83,7 @@ pub(super) fn duplicates(scan: &Scan, id: &str) -> Picture {
         cells.extend(scan.block_sizes.iter().map(|size| Cell::new(percent(share_of(size, name)))));
         table.push(cells);
     }
-    let shares = |size: &BlockSize| {
+    let shares = |size: &BlockSizeResult| {
         names.iter().enumerate().map(|(n, name)| (n as f64, share_of(size, name))).collect()
     };
     Picture {
@@ -99,7 +101,7 @@ pub(super) fn duplicates(scan: &Scan, id: &str) -> Picture {
 }
 
 /// Returns a line for each block size that has points.
-fn lines(scan: &Scan, points: impl Fn(&BlockSize) -> Vec<(f64, f64)>) -> Vec<Line> {
+fn lines(scan: &ScanResult, points: impl Fn(&BlockSizeResult) -> Vec<(f64, f64)>) -> Vec<Line> {
     let all = scan.block_sizes.iter().enumerate();
     all.map(|(colour, size)| Line {
         has_marks: true,
@@ -114,8 +116,8 @@ fn sum<'a>(counts: impl Iterator<Item = &'a u64>) -> f64 {
     counts.map(|count| *count as f64).sum::<f64>().max(1.0)
 }
 
-pub(super) fn entropy(scan: &Scan, id: &str) -> Option<Picture> {
-    let bins = |size: &BlockSize| -> Vec<(f64, f64)> {
+pub(super) fn entropy(scan: &ScanResult, id: &str) -> Option<Picture> {
+    let bins = |size: &BlockSizeResult| -> Vec<(f64, f64)> {
         let Some(nature) = &size.nature else { return Vec::new() };
         let width = 8.0 / nature.entropy_histogram.len().max(1) as f64;
         let total = sum(nature.entropy_histogram.iter());
@@ -128,8 +130,8 @@ pub(super) fn entropy(scan: &Scan, id: &str) -> Option<Picture> {
     picture_of(format!("{id}-entropy"), title, axis, lines, significant)
 }
 
-pub(super) fn distances(scan: &Scan, id: &str) -> Option<Picture> {
-    let bins = |size: &BlockSize| -> Vec<(f64, f64)> {
+pub(super) fn distances(scan: &ScanResult, id: &str) -> Option<Picture> {
+    let bins = |size: &BlockSizeResult| -> Vec<(f64, f64)> {
         let Some(locality) = &size.locality else { return Vec::new() };
         let total = sum(locality.histogram.iter().map(|[_, count]| count));
         let bin = |[distance, count]: &[u64; 2]| (*distance as f64, *count as f64 / total);

@@ -1,7 +1,7 @@
 //! Savings by deduplication, by compression, and by both.
 
-use super::BlockSize;
 use gemelo_base::units::format_exact_size;
+use gemelo_scan::BlockSizeResult;
 
 /// Bytes before and after deduplication, with or without zero blocks.
 #[derive(Clone, Copy)]
@@ -17,43 +17,41 @@ pub(super) struct Savings {
     pub(super) both: Option<f64>,
 }
 
-impl BlockSize {
-    pub(super) fn name(&self) -> String {
-        format_exact_size(self.block_bytes)
-    }
+/// The savings of a block size.
+pub(super) trait Saving {
+    /// Returns the size of the blocks as text.
+    fn name(&self) -> String;
 
     /// Returns the amounts with zero blocks; a store keeps one of each length.
-    pub(super) fn with_zeros(&self) -> Amounts {
+    fn with_zeros(&self) -> Amounts;
+
+    /// Returns the amounts without zero blocks, which a thin store does not keep.
+    fn without_zeros(&self) -> Amounts;
+
+    /// Returns the savings of these amounts.
+    fn savings(&self, all: Amounts) -> Savings;
+}
+
+impl Saving for BlockSizeResult {
+    fn name(&self) -> String {
+        format_exact_size(self.block_bytes.into())
+    }
+
+    fn with_zeros(&self) -> Amounts {
         Amounts {
             data_bytes: self.data_bytes as f64,
             distinct_bytes: self.with_zeros.distinct_bytes as f64,
         }
     }
 
-    /// Returns the amounts without zero blocks, which a thin store does not keep.
-    pub(super) fn without_zeros(&self) -> Amounts {
+    fn without_zeros(&self) -> Amounts {
         Amounts {
             data_bytes: self.counted_bytes as f64,
             distinct_bytes: self.distinct_bytes as f64,
         }
     }
 
-    /// Returns the share that compression saves of the blocks that are not zero: the mean over
-    /// ranges of duplicates, weighted by their blocks.
-    fn compressed_share(&self) -> Option<f64> {
-        let nature = self.nature.as_ref()?;
-        let (mut saved, mut blocks) = (0.0, 0.0);
-        for range in &self.ranges {
-            let sampled = nature.classes.iter().find(|one| one.duplicates == range.duplicates);
-            let share = sampled.map_or(nature.overall.zstd_saved_share, |one| one.zstd_saved_share);
-            saved += share * range.blocks as f64;
-            blocks += range.blocks as f64;
-        }
-        (blocks > 0.0).then(|| saved / blocks)
-    }
-
-    /// Returns the savings of these amounts.
-    pub(super) fn savings(&self, all: Amounts) -> Savings {
+    fn savings(&self, all: Amounts) -> Savings {
         let thin = self.without_zeros();
         let data = all.data_bytes.max(1.0);
         let kept = |share: f64| thin.data_bytes * (1.0 - share);
@@ -62,8 +60,23 @@ impl BlockSize {
         Savings {
             deduplication: if all.data_bytes > 0.0 { 1.0 - all.distinct_bytes / data } else { 0.0 },
             // A zero block compresses to almost nothing.
-            compression: self.compressed_share().map(|share| 1.0 - kept(share) / data),
+            compression: compressed_share(self).map(|share| 1.0 - kept(share) / data),
             both: overall.map(|share| 1.0 - distinct_kept(share) / data),
         }
     }
+}
+
+/// Returns the share that compression saves of the blocks that are not zero: the mean over
+/// ranges of duplicates, weighted by their blocks.
+fn compressed_share(size: &BlockSizeResult) -> Option<f64> {
+    let nature = size.nature.as_ref()?;
+    let (mut saved, mut blocks) = (0.0, 0.0);
+    for range in &size.ranges {
+        let sampled = nature.classes.iter().find(|one| one.duplicates == range.duplicates);
+        let share =
+            sampled.map_or(nature.overall.zstd_saved_share, |one| one.figures.zstd_saved_share);
+        saved += share * range.blocks as f64;
+        blocks += range.blocks as f64;
+    }
+    (blocks > 0.0).then(|| saved / blocks)
 }

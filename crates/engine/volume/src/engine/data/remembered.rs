@@ -14,6 +14,7 @@ use gemelo_base::StatTable;
 use gemelo_base::locks::Mutex;
 use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
 use gemelo_store::{WriteObserver, WrittenContent};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -25,7 +26,9 @@ const PLACE_BYTES: u64 = size_of::<Place>() as u64;
 const SET_AT_ONCE: usize = 32;
 
 /// Figures of the remembered fingerprints since the pool was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable,
+)]
 #[stat(counter)]
 pub struct RememberedStats {
     /// Most fingerprints that are remembered.

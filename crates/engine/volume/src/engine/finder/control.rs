@@ -4,11 +4,12 @@ use super::super::data::RememberedStats;
 use super::pace::Hold;
 use super::turns::Turn;
 use gemelo_base::StatTable;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The activity of the finder of the background.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinderState {
     /// No block is due.
@@ -67,7 +68,7 @@ impl From<Hold> for FinderState {
 }
 
 /// Nanoseconds for which the finder of the background waited although blocks were due, by reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct HeldBack {
     /// Because a user had paused it.
     pub paused_ns: u64,
@@ -102,7 +103,9 @@ impl HeldBack {
 }
 
 /// Figures of the finder since the pool was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable,
+)]
 #[stat(counter)]
 pub struct FinderStats {
     /// The activity of the finder of the background.

@@ -5,6 +5,7 @@ use crate::engine::log::Log;
 use crate::error::Result;
 use gemelo_base::StatTable;
 use gemelo_format::{Lbn, MapEntry, StoreKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Parts of a volume that are looked at, at equal distances.
@@ -14,7 +15,9 @@ const PARTS: u64 = 16;
 const PART_BLOCKS: u64 = 128;
 
 /// The order of a volume, from a sample of its blocks, and what waits for the arranger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize, StatTable,
+)]
 #[stat(gauge)]
 pub struct VolumeLayout {
     /// Stretches of blocks that were written since the arranger looked at them.

@@ -2,13 +2,17 @@
 //! run lasts, and the result replaces it. Without a result it stays.
 
 use crate::context::Context;
-use crate::json::Made;
+use crate::kind::Kind;
 use crate::result_options::ResultOptions;
 use gemelo_job::bench::{BEGUN_SCHEMA, BegunFile, JobInput};
 use gemelo_load::History;
 use gemelo_record::{HostRecord, HostsFile};
 use serde::Serialize;
 use std::cell::RefCell;
+
+/// The file of several hosts has no history of its own.
+pub(super) const KIND: Kind<HostsFile<Vec<JobInput>, Option<History>>> =
+    Kind::new(BEGUN_SCHEMA, "Result of gemelo bench and gemelo suite while they run");
 
 /// The file of a run that lasts.
 pub(super) struct Begun<'a> {
@@ -51,7 +55,7 @@ pub(crate) fn file_of(
     result: Option<History>,
     context: &Context,
 ) -> BegunFile {
-    Made { schema: BEGUN_SCHEMA, input, result, warnings: Vec::new() }.into_file(context)
+    KIND.made(input, result, Vec::new()).into_file(context)
 }
 
 type Record = HostRecord<Vec<JobInput>, Option<History>>;

@@ -12,17 +12,30 @@ use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
+use crate::kind::{Described, Kind};
 use crate::result_options::ResultOptions;
 use anyhow::{Context as _, anyhow};
 use begun::Begun;
 use clap::Args;
 use gemelo_base::ShowPath as _;
-use gemelo_job::bench::{self, ExecuteError};
+use gemelo_job::bench::{self, ExecuteError, JobInput};
 use gemelo_job::{JobOptions, Sweep, job_file};
-use gemelo_record::Provenance;
+use gemelo_load::RunResult;
+use gemelo_record::{HostsFile, Provenance};
 use repeated::Repetitions;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+
+/// The kinds of results of these commands.
+pub(crate) const KINDS: [Described; 3] = [
+    Kind::<HostsFile<Vec<JobInput>, Vec<RunResult>>>::new(
+        bench::SCHEMA,
+        "Result of gemelo bench and gemelo suite",
+    )
+    .described(),
+    begun::KIND.described(),
+    repeated::KIND.described(),
+];
 
 /// Run load on a target and measure it.
 ///

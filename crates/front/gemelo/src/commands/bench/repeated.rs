@@ -4,16 +4,20 @@ use super::begun::Begun;
 use super::{Outputs, failed};
 use crate::context::Context;
 use crate::exit::{Failures, Outcome, bad_input};
+use crate::kind::Kind;
 use crate::table::Table;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::format_counted;
 use gemelo_compare::summarize;
-use gemelo_figures::{REPEATED_SCHEMA, Repeated, RepeatedFile, RepeatedRun, of_bench, quantity};
+use gemelo_figures::{REPEATED_SCHEMA, Repeated, RepeatedFile, RepeatedRun, Unit, of_bench};
 use gemelo_job::JobOptions;
 use gemelo_job::bench::{self, BenchFile, JobInput};
 use gemelo_record::Provenance;
 use std::ops::ControlFlow;
+
+pub(super) const KIND: Kind<RepeatedFile> =
+    Kind::new(REPEATED_SCHEMA, "Result of gemelo bench --repetitions");
 
 /// The options of repetitions.
 #[derive(Debug, Clone, Copy, Args)]
@@ -153,7 +157,7 @@ fn text(repeated: &Repeated) -> String {
     let mut table = Table::new();
     table.row(["figure", "median", "95 % interval", "lowest", "highest"]);
     for one in &repeated.summary {
-        let show = |value: f64| quantity(&one.name).format(value);
+        let show = |value: f64| Unit::of_figure(&one.name).format(value);
         let interval = one.interval.map_or_else(
             || "unknown".to_owned(),
             |[low, high]| format!("{} to {}", show(low), show(high)),

@@ -8,7 +8,15 @@ mod run;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::kind::{Described, Kind};
 use clap::{Args, Subcommand};
+use gemelo_record::{CAMPAIGN_SCHEMA, CampaignRecord, RUN_SCHEMA, RunRecord};
+
+/// The kinds of records of a campaign.
+pub(crate) const KINDS: [Described; 2] = [
+    Kind::<CampaignRecord>::new(CAMPAIGN_SCHEMA, "campaign.json of a campaign").described(),
+    Kind::<RunRecord>::new(RUN_SCHEMA, "runs/ID/run.json of a campaign").described(),
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

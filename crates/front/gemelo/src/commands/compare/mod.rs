@@ -4,15 +4,24 @@ mod text;
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use clap::Args;
 use gemelo_base::units::parse_percent;
 use gemelo_compare::{
-    Confidence, Limited, Margin, Request, SCHEMA, Selection, Settings, Side, Slowdown,
+    Confidence, Limited, Margin, Request, SCHEMA, Selection, Settings, Side, Slowdown, Summary,
     compare_sides,
 };
+use gemelo_record::ResultFile;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
+
+const KIND: Kind<ResultFile<Input<'static>, &'static Summary>> =
+    Kind::new(SCHEMA, "Result of gemelo compare");
+
+/// The kind of results of this command.
+pub(crate) const KINDS: [Described; 1] = [KIND.described()];
 
 /// Compare two results or campaigns, and name the figures that changed beyond noise.
 ///
@@ -67,20 +76,27 @@ pub(crate) struct Arguments {
 }
 
 /// The request, as the result file keeps it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Input<'a> {
+    /// Files or campaign of the first side.
     #[serde(serialize_with = "gemelo_base::names::paths::serialize")]
     before: &'a [PathBuf],
+    /// Files or campaign of the second side.
     #[serde(serialize_with = "gemelo_base::names::paths::serialize")]
     after: &'a [PathBuf],
+    /// The level of the intervals, 0 to 1.
     confidence: Confidence,
+    /// The largest difference that does not matter.
     margin_share: Margin,
+    /// Whether repetitions of one number were measured in one round.
     rounds: bool,
+    /// The choice of figures: main, all, or names.
     figures: Stats<'a>,
+    /// The loss from which the comparison fails.
     fail_if_slower_share: Option<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
 enum Stats<'a> {
     Set(&'static str),
@@ -119,7 +135,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         figures: arguments.figures(),
         fail_if_slower_share: arguments.fail_if_slower,
     };
-    let made = Made { schema: SCHEMA, input, result: &summary, warnings };
+    let made = KIND.made(input, &summary, warnings);
     arguments.json.finish(context, made, &text)?;
     Ok(outcome)
 }

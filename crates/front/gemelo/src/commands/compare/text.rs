@@ -3,7 +3,7 @@
 use crate::table::Table;
 use gemelo_base::units::{format_counted, format_percent};
 use gemelo_compare::{Basis, Doubt, Limited, Measured, Place, Row, Settings, Summary, Verdict};
-use gemelo_figures::{Quantity, quantity};
+use gemelo_figures::Unit;
 
 /// Returns a table for each workload and target, and a sentence about all of them.
 pub(super) fn of_summary(summary: &Summary, settings: &Settings) -> String {
@@ -47,7 +47,7 @@ fn cells(row: &Row) -> [String; 6] {
 
 /// The mean, with half of the width of its interval in percent.
 fn value(row: &Row, measured: &Measured) -> String {
-    let mean = quantity(&row.figure).format(measured.mean);
+    let mean = Unit::of_figure(&row.figure).format(measured.mean);
     let share = measured.interval.map(|interval| interval.half_width() / measured.mean.abs());
     match share.filter(|share| share.is_finite()) {
         Some(share) => format!("{mean} ± {:.1} %", 100.0 * share),
@@ -56,10 +56,7 @@ fn value(row: &Row, measured: &Measured) -> String {
 }
 
 fn verdict(row: &Row) -> String {
-    let is_speed = matches!(
-        quantity(&row.figure),
-        Quantity::Nanoseconds | Quantity::PerSecond | Quantity::BytesPerSecond
-    );
+    let is_speed = Unit::of_figure(&row.figure).is_speed();
     match row.verdict {
         Verdict::Better => if is_speed { "faster" } else { "better" }.to_owned(),
         Verdict::Worse => if is_speed { "slower" } else { "worse" }.to_owned(),

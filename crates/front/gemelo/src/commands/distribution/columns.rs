@@ -5,22 +5,32 @@ use super::figures::ratio;
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_percent};
 use gemelo_content::{Comparison, Distribution, ExpectedSample, range_label};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The name of the blocks of zeros beside the labels of ranges.
 const ZEROS: &str = "zeros";
 
 /// The figures of a distribution. Shares are of all blocks, from 0 to 1.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub(super) struct Column {
+    /// The name of the distribution.
     pub(super) name: String,
+    /// The number of all blocks.
     pub(super) blocks: u64,
+    /// The blocks that are not zeros divided by the distinct contents.
     pub(super) dedup_ratio: f64,
+    /// The dedup ratio of a store for which zeros are a content like any other.
     pub(super) dedup_ratio_with_zeros: f64,
+    /// The share of blocks that are zeros.
     pub(super) zero_share: f64,
+    /// The share of all blocks whose content has one copy.
     pub(super) unique_share: f64,
+    /// The contents with two or more copies, each counted once, as a share of all blocks.
     pub(super) distinct_with_duplicates_share: f64,
+    /// The duplicates as a share of all blocks.
     pub(super) duplicate_share: f64,
+    /// The mean number of duplicates of a content with two or more copies.
     pub(super) duplicates_per_duplicated_content: f64,
     /// [`None`] for expected figures, which do not include it.
     pub(super) max_duplicates: Option<u64>,
@@ -29,19 +39,24 @@ pub(super) struct Column {
 }
 
 /// The largest difference of a range, or of the zeros, from the first column.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub(super) struct Largest {
+    /// The range of duplicates, or `zeros`.
     pub(super) duplicates: String,
+    /// The name of the distribution.
     pub(super) name: String,
+    /// The difference from the first one in percentage points of blocks.
     pub(super) percentage_points: f64,
 }
 
 /// The columns and their largest difference.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub(super) struct Columns {
+    /// The distributions; the others are compared with the first.
     pub(super) columns: Vec<Column>,
     /// The labels of the ranges.
     pub(super) ranges: Vec<String>,
+    /// The largest difference from the first one.
     pub(super) largest_difference: Largest,
 }
 

@@ -1,10 +1,10 @@
 //! `gemelo distribution compare` prints the differences of distributions.
 
-use super::SCHEMA;
 use super::columns::{Column, Columns};
+use super::{Figures, Input, KIND};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::json::{JsonOption, Made};
+use crate::json::JsonOption;
 use clap::Args;
 use gemelo_job::distributions;
 
@@ -44,7 +44,7 @@ pub(super) fn print(
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let columns = Columns::new(columns);
-    let made = Made { schema: SCHEMA, input: names, result: &columns, warnings: Vec::new() };
+    let made = KIND.made(Input::Shown(names), Figures::Compared(&columns), Vec::new());
     json.write(force, context, made)?;
     if !json.is_standard_output() {
         context.print(&columns.to_text())?;

@@ -3,38 +3,62 @@
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_percent, format_size};
 use gemelo_content::{Distribution, range_label};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The summary figures of a distribution. Shares are of all blocks, from 0 to 1.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub(super) struct Stats {
+    /// The name or the file of the distribution.
     pub(super) name: String,
+    /// The source of the distribution, as its profile tells it; [`None`] if it has none.
     pub(super) source: Option<String>,
+    /// The size of a block in bytes.
     pub(super) block_bytes: u64,
+    /// The number of all blocks.
     pub(super) blocks: u64,
+    /// The bytes of all blocks.
     pub(super) data_bytes: u64,
+    /// The blocks of zeros.
     pub(super) zero_blocks: u64,
+    /// The number of distinct contents that are not zeros.
     pub(super) distinct: u64,
+    /// The number of contents with one copy.
     pub(super) unique: u64,
+    /// The number of contents with two or more copies.
     pub(super) distinct_with_duplicates: u64,
+    /// The number of blocks that repeat another one.
     pub(super) duplicates: u64,
+    /// The share of blocks that are zeros.
     pub(super) zero_share: f64,
+    /// The share of all blocks whose content has one copy.
     pub(super) unique_share: f64,
+    /// The contents with two or more copies, each counted once, as a share of all blocks.
     pub(super) distinct_with_duplicates_share: f64,
+    /// The duplicates as a share of all blocks.
     pub(super) duplicate_share: f64,
+    /// The blocks that are not zeros divided by the distinct contents.
     pub(super) dedup_ratio: f64,
+    /// The dedup ratio of a store for which zeros are a content like any other.
     pub(super) dedup_ratio_with_zeros: f64,
+    /// The mean number of duplicates of a content with two or more copies.
     pub(super) duplicates_per_duplicated_content: f64,
+    /// null for expected figures, which do not include it.
     pub(super) max_duplicates: u64,
+    /// The labels of the ranges.
     pub(super) ranges: Vec<RangeStats>,
 }
 
 /// One range of duplicates.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub(super) struct RangeStats {
+    /// The range as text, such as `10-49`.
     pub(super) duplicates: String,
+    /// The number of distinct contents in the range.
     pub(super) contents: u64,
+    /// The number of blocks in the range, all copies included.
     pub(super) blocks: u64,
+    /// The share of all blocks that is in the range.
     pub(super) block_share: f64,
 }
 

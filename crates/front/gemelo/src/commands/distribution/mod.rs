@@ -13,10 +13,14 @@ use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use crate::files;
 use crate::json::JsonOption;
+use crate::kind::{Described, Kind};
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use gemelo_content::Profile;
 use gemelo_job::distributions::formats::DistributionFormat;
+use gemelo_record::ResultFile;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Show, compare, check, scale, convert and fit distributions of duplicates.
@@ -99,6 +103,28 @@ impl OutputOptions {
     }
 }
 
-/// The schema of the figures in JSON: a list of [`figures::Stats`]. Differences are from the
-/// first.
-const SCHEMA: &str = "gemelo.distribution/1";
+/// The distributions, as the user named them.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum Input<'a> {
+    /// The one that was scaled.
+    Scaled(&'a str),
+    /// Those that are shown.
+    Shown(&'a [String]),
+}
+
+/// The figures of distributions.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum Figures<'a> {
+    /// The figures of one distribution.
+    Alone([&'a figures::Stats; 1]),
+    /// Distributions side by side. Differences are from the first.
+    Compared(&'a columns::Columns),
+}
+
+const KIND: Kind<ResultFile<Input<'static>, Figures<'static>>> =
+    Kind::new("gemelo.distribution/1", "Result of gemelo distribution show, compare and scale");
+
+/// The kind of results of these commands.
+pub(crate) const KINDS: [Described; 1] = [KIND.described()];

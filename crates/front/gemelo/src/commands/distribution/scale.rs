@@ -3,10 +3,10 @@
 
 use super::columns::{Column, Columns};
 use super::compare::short;
-use super::{OutputOptions, SCHEMA};
+use super::{Figures, Input, KIND, OutputOptions};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::json::{JsonOption, Made};
+use crate::json::JsonOption;
 use crate::values::BlockSize;
 use anyhow::anyhow;
 use clap::Args;
@@ -72,12 +72,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let columns = Columns::new(columns);
     let notes = cut_short(&scaled);
     arguments.output.write(&profile(&named, &written, blocks, block_bytes))?;
-    let made = Made {
-        schema: SCHEMA,
-        input: &arguments.distribution,
-        result: &columns,
-        warnings: notes.clone(),
-    };
+    let input = Input::Scaled(&arguments.distribution);
+    let made = KIND.made(input, Figures::Compared(&columns), notes.clone());
     arguments.json.write(arguments.output.force, context, made)?;
     if !arguments.output.is_standard_output() && !arguments.json.is_standard_output() {
         let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();

@@ -1,9 +1,9 @@
 //! `gemelo distribution show` prints the figures of one distribution, or of several side by side.
 
-use super::{SCHEMA, compare, figures::Stats};
+use super::{Figures, Input, KIND, compare, figures::Stats};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::json::{JsonOption, Made};
+use crate::json::JsonOption;
 use crate::values::BlockSize;
 use clap::Args;
 use gemelo_job::distributions::{self, USUAL_BLOCK_BYTES};
@@ -38,7 +38,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     for warning in &warnings {
         context.monitor.warn(warning);
     }
-    let made = Made { schema: SCHEMA, input: [name], result: [&figures], warnings };
+    let (input, result) = (Input::Shown(&arguments.distributions), Figures::Alone([&figures]));
+    let made = KIND.made(input, result, warnings);
     arguments.json.write(arguments.force, context, made)?;
     if !arguments.json.is_standard_output() {
         context.print(&figures.to_text())?;

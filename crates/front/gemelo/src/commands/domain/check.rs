@@ -3,11 +3,14 @@
 use super::{DomainArguments, Input, PATIENCE};
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_place::{DomainCheck, Repaired};
+use gemelo_record::ResultFile;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,19 +31,25 @@ pub(crate) struct Arguments {
 /// milliseconds; one that takes longer is seen as unsettled.
 const PAUSE: Duration = Duration::from_secs(2);
 
-const SCHEMA: &str = "gemelo.domain-check/1";
+const KIND: Kind<ResultFile<Input, &'static Checked>> =
+    Kind::new("gemelo.domain-check/1", "Result of gemelo domain check");
+
+pub(super) const DESCRIBED: Described = KIND.described();
 
 /// The most contradictions that are printed. The JSON result has all.
 const MAX_PRINTED: usize = 100;
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Unsettled {
+    /// Name of the member.
     member: String,
+    /// Changes of the index whose fate the member does not know.
     changes: u64,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Checked {
+    /// Members that were checked.
     members: u64,
     /// Records of the members about contents of the domain.
     records: u64,
@@ -121,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let text = checked.text();
     let is_clean = checked.problems.is_empty() && checked.more_problems == 0;
     let input = Input { domain: uri.to_string() };
-    let made = Made { schema: SCHEMA, input, result: &checked, warnings: Vec::new() };
+    let made = KIND.made(input, &checked, Vec::new());
     arguments.json.finish(context, made, &text)?;
     Ok(if is_clean { Outcome::Done } else { Outcome::FoundDamage })
 }

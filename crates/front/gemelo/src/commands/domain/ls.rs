@@ -3,10 +3,13 @@
 use super::{DomainArguments, Input};
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use crate::table::Table;
 use clap::Args;
 use gemelo_member::MemberLook;
+use gemelo_record::ResultFile;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -17,13 +20,18 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const SCHEMA: &str = "gemelo.domain-list/1";
+const KIND: Kind<ResultFile<Input, &'static [Row]>> =
+    Kind::new("gemelo.domain-list/1", "Result of gemelo domain ls");
 
-#[derive(Serialize)]
+pub(super) const DESCRIBED: Described = KIND.described();
+
+#[derive(JsonSchema, Serialize)]
 struct Row {
+    /// The name of the member.
     name: String,
     /// The number of the member in the domain.
     number: u32,
+    /// `true` if the member has a pool.
     has_pool: bool,
     /// The number of times that a client took the member.
     tenures: u64,
@@ -64,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     table.row(["member", "number", "tenures", "state"]);
     rows.iter().for_each(|row| table.row(row.cells()));
     let input = Input { domain: uri.to_string() };
-    let made = Made { schema: SCHEMA, input, result: &rows, warnings: Vec::new() };
+    let made = KIND.made(input, &rows, Vec::new());
     arguments.json.finish(context, made, &table.render(0))?;
     Ok(Outcome::Done)
 }

@@ -7,8 +7,10 @@ mod stat;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::kind::Described;
 use clap::{Args, Subcommand};
 use gemelo_member::{DomainClient, DomainUri};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +18,9 @@ use std::time::Duration;
 /// The longest time that a command waits for an answer of the cluster. A storage server that died
 /// is noticed after 20 seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The kinds of results of these commands.
+pub(crate) const KINDS: [Described; 3] = [stat::DESCRIBED, check::DESCRIBED, ls::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -58,8 +63,9 @@ struct DomainArguments {
 }
 
 /// The input of a command, as its result file keeps it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Input {
+    /// Name of the domain.
     domain: String,
 }
 

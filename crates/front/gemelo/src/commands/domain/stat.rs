@@ -3,11 +3,14 @@
 use super::{DomainArguments, Input};
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use crate::table::Table;
 use clap::Args;
 use gemelo_base::units::{format_count, format_size};
 use gemelo_format::FingerprintKind;
+use gemelo_record::ResultFile;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -18,14 +21,22 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const SCHEMA: &str = "gemelo.domain/1";
+const KIND: Kind<ResultFile<Input, &'static Stats>> =
+    Kind::new("gemelo.domain/1", "Result of gemelo domain stat");
 
-#[derive(Serialize)]
+pub(super) const DESCRIBED: Described = KIND.described();
+
+#[derive(JsonSchema, Serialize)]
 struct Stats {
+    /// Size of a block.
     block_bytes: u32,
+    /// The hash function of the fingerprints.
     fingerprint: FingerprintKind,
+    /// Ceph pool that holds contents.
     data_pool: String,
+    /// Members of the domain.
     members: u64,
+    /// Members that a client serves now.
     served_members: u64,
     /// Objects of the index that hold entries.
     shards: u64,
@@ -71,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     };
     let text = figures.text(&uri.to_string());
     let input = Input { domain: uri.to_string() };
-    let made = Made { schema: SCHEMA, input, result: &figures, warnings: Vec::new() };
+    let made = KIND.made(input, &figures, Vec::new());
     arguments.json.finish(context, made, &text)?;
     Ok(Outcome::Done)
 }

@@ -8,14 +8,22 @@ use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
 use crate::files;
+use crate::kind::{Described, Kind};
 use crate::result_options::ResultOptions;
 use clap::Args;
 use console::Lines;
 use gemelo_base::ShowPath as _;
 use gemelo_filebench::Console;
-use gemelo_job::filebench::{FilebenchOptions, resolve};
-use gemelo_record::Provenance;
+use gemelo_job::filebench::{self, FilebenchInput, FilebenchOptions, Point, resolve};
+use gemelo_record::{HostsFile, Provenance};
 use std::sync::Arc;
+
+/// The kind of results of this command.
+pub(crate) const KINDS: [Described; 1] = [Kind::<HostsFile<FilebenchInput, Vec<Point>>>::new(
+    filebench::SCHEMA,
+    "Result of gemelo filebench",
+)
+.described()];
 
 /// Run a script of Filebench's workload language, with data of a chosen entropy or distribution.
 ///

@@ -240,6 +240,6 @@ fn scan(request: ScanRequest, session: &Session, context: &Context) -> anyhow::R
     saved.set.context("cannot save the fingerprint set")?;
     set.rewind().and_then(|()| session.send(&set)).context("cannot send the fingerprint set")?;
     let is_complete = !saved.result.partial && saved.result.files.unreadable == 0;
-    let result = super::scan::file_of_host(&saved.result, options.request(), context)?;
-    Ok(Done { result, is_complete })
+    let file = super::scan::file_of_host(saved.result, options.request(), context);
+    Ok(Done { result: serde_json::to_value(&file)?, is_complete })
 }

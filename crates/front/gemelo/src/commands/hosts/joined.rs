@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::exit::Failures;
 use crate::result_options::ResultOptions;
 use anyhow::anyhow;
+use gemelo_figures::AnyResult;
 use gemelo_record::{HostFile, HostRecord, HostsFile, ResultFile, slowest};
 use serde::Serialize;
 
@@ -23,12 +24,15 @@ pub(crate) fn join<Input, Measured>(
 
 /// Prints a result unless it goes to the standard output in another form, tells its warnings, and
 /// writes it.
-pub(crate) fn deliver<Input: Serialize, Measured: Serialize>(
+pub(crate) fn deliver<Input, Measured>(
     file: &HostsFile<Input, Measured>,
     shown: impl FnOnce() -> String,
     (files, force): (&ResultOptions, bool),
     context: &Context,
-) -> Failures {
+) -> Failures
+where
+    HostsFile<Input, Measured>: Serialize + Clone + Into<AnyResult>,
+{
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     if !files.is_standard_output() {

@@ -4,12 +4,15 @@ use super::check::{Arguments, Checked};
 use super::outlook::describe;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use gemelo_base::units::{format_count, format_counted, format_size};
 use gemelo_check::{Problem, StoredSpace};
 use gemelo_place::PoolPlace;
+use gemelo_record::ResultFile;
 use gemelo_serve::{CheckedReport, RequestFailure};
 use gemelo_volume::{DamagedContent, LossChoice, RepairOutlook, RepairPlan};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 impl Arguments {
@@ -22,7 +25,7 @@ impl Arguments {
     ) -> anyhow::Result<Outcome> {
         let Self { pool, data, repair, .. } = self;
         let input = Input { pool, data: *data, repair: *repair };
-        let made = Made { schema: SCHEMA, input, result: found, warnings: Vec::new() };
+        let made = KIND.made(input, found, Vec::new());
         JsonOutput::new(&self.json, self.force).finish(context, made, text)?;
         Ok(match (found.is_sound, &found.settings_problem) {
             (false, _) => Outcome::FoundDamage,
@@ -33,28 +36,41 @@ impl Arguments {
     }
 }
 
-const SCHEMA: &str = "gemelo.pool-check/1";
+const KIND: Kind<ResultFile<Input<'static>, &'static CheckFindings<'static>>> =
+    Kind::new("gemelo.pool-check/1", "Result of gemelo pool check");
 
-#[derive(Serialize)]
+pub(super) const DESCRIBED: Described = KIND.described();
+
+#[derive(JsonSchema, Serialize)]
 struct Input<'a> {
+    /// Directory of the pool.
     pool: &'a PoolPlace,
+    /// `true` if contents were read.
     data: bool,
+    /// `true` if a repair was asked for.
     repair: bool,
 }
 
 /// The findings of a check. Those of a served pool lack what only its disks tell.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct CheckFindings<'a> {
     /// `true` if nothing is wrong, or if a repair lost nothing.
     is_sound: bool,
+    /// `true` if the serving process checked its counts, and pages on disk were not checked.
     is_served: bool,
+    /// `true` if the pool was repaired.
     is_repaired: bool,
+    /// Problem of settings.toml, if it has one.
     settings_problem: Option<String>,
+    /// The faults that were found, up to a limit.
     problems: Vec<FoundProblem>,
+    /// Problems beyond those that are listed.
     more_problems: u64,
+    /// Contents that were compared with their checksums; [`None`] if they were not read.
     checked_contents: Option<u64>,
     /// The space of the contents, if they were read.
     space: Option<StoredSpace>,
+    /// Blocks of volumes that cannot be read; null for a served pool.
     lost_blocks: Option<u64>,
     /// Blocks that were found damaged before; [`None`] if the contents were read.
     known_damaged_blocks: Option<u64>,
@@ -62,8 +78,9 @@ struct CheckFindings<'a> {
     repair_outlook: Option<&'a RepairOutlook>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct FoundProblem {
+    /// The fault in words.
     what: String,
     /// `true` if the fault loses blocks of a volume for good, unless they are written again.
     loses_data: bool,

@@ -2,13 +2,16 @@
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use crate::table::Table;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted, format_percent, format_size};
 use gemelo_base::values::Size;
 use gemelo_format::{Policy, WordForm};
+use gemelo_record::ResultFile;
 use gemelo_volume::{CacheSize, FullPool, IndexSampling, Needs, PoolOptions};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -33,7 +36,10 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const SCHEMA: &str = "gemelo.pool-estimate/1";
+const KIND: Kind<ResultFile<Input, Estimate>> =
+    Kind::new("gemelo.pool-estimate/1", "Result of gemelo pool estimate");
+
+pub(super) const DESCRIBED: Described = KIND.described();
 /// References of a block on average, above which no pool is planned.
 const MAX_DEDUP_RATIO: f64 = 1e6;
 
@@ -42,24 +48,33 @@ fn dedup_ratio(text: &str) -> Result<f64, String> {
     ratio.ok_or_else(|| "give a number from 1 to 1000000".to_owned())
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Input {
+    /// Size of the data store.
     capacity_bytes: u64,
+    /// Size of a block.
     block_bytes: u32,
+    /// Blocks of volumes for each stored block.
     dedup_ratio: f64,
+    /// Memory for pages and changes, where it was given.
     metadata_cache_bytes: Option<u64>,
+    /// Contents of which one is in the index of `compact`.
     index_sample: IndexSampling,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Estimate {
+    /// Contents in a full data store.
     stored_blocks: u64,
+    /// Blocks of volumes that refer to them.
     mapped_blocks: u64,
+    /// The needs by policy.
     policies: Vec<Row>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Row {
+    /// The policy of the metadata.
     policy: Policy,
     #[serde(flatten)]
     needs: Needs,
@@ -144,7 +159,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let input = arguments.input();
     let estimate = Estimate::of(&input)?;
     let text = estimate.to_text(&input);
-    let made = Made { schema: SCHEMA, input, result: estimate, warnings: Vec::new() };
+    let made = KIND.made(input, estimate, Vec::new());
     arguments.json.finish(context, made, &text)?;
     Ok(Outcome::Done)
 }

@@ -2,7 +2,8 @@
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, message};
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use crate::pools;
 use crate::table::Table;
 use crate::values::pool_place_parser;
@@ -11,7 +12,9 @@ use clap::{Args, ValueHint};
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_place::PoolPlace;
+use gemelo_record::ResultFile;
 use gemelo_serve::StatReport;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -30,16 +33,22 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const SCHEMA: &str = "gemelo.pool-list/1";
+const KIND: Kind<ResultFile<Input<'static>, &'static [Row]>> =
+    Kind::new("gemelo.pool-list/1", "Result of gemelo pool ls");
 
-#[derive(Serialize)]
+pub(super) const DESCRIBED: Described = KIND.described();
+
+#[derive(JsonSchema, Serialize)]
 struct Input<'a> {
+    /// The pools, and the directories of pools.
     directories: &'a [PoolPlace],
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Row {
+    /// Directory of the pool.
     pool: PoolPlace,
+    /// The state of the pool.
     state: State,
     /// The process that uses the pool; absent if it is idle.
     process_id: Option<u32>,
@@ -47,7 +56,7 @@ struct Row {
     figures: Option<Stats>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum State {
     Idle,
@@ -57,11 +66,15 @@ enum State {
     Unusable,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Stats {
+    /// Size of the data store.
     capacity_bytes: u64,
+    /// Bytes of the data store that take contents.
     used_bytes: u64,
+    /// Logical blocks divided by physical blocks.
     dedup_ratio: f64,
+    /// The number of volumes.
     volumes: u64,
 }
 
@@ -180,7 +193,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     table.row(["pool", "capacity", "in use", "dedup ratio", "volumes", "state"]);
     rows.iter().for_each(|row| table.row(row.cells()));
     let input = Input { directories: &arguments.directories };
-    let made = Made { schema: SCHEMA, input, result: &rows, warnings };
+    let made = KIND.made(input, &rows, warnings);
     arguments.json.finish(context, made, &table.render(0))?;
     Ok(outcome)
 }

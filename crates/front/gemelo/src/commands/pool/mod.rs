@@ -18,7 +18,12 @@ mod stat_text;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::kind::Described;
 use clap::{Args, Subcommand};
+
+/// The kinds of results of these commands.
+pub(crate) const KINDS: [Described; 4] =
+    [stat::DESCRIBED, ls::DESCRIBED, estimate::DESCRIBED, check_findings::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

@@ -3,17 +3,18 @@
 use super::stat_text;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use crate::pools;
 use crate::report_option::ReportOption;
 use crate::values::pool_place_parser;
 use clap::{Args, ValueHint};
 use gemelo_place::PoolPlace;
-use gemelo_serve::StatReport;
-use gemelo_volume::SnapshotSpace;
-use serde::Serialize;
+use gemelo_serve::{POOL_SCHEMA, PoolFigures, PoolFile, PoolInput, SpaceFigures};
 
-const SCHEMA: &str = "gemelo.pool/1";
+const KIND: Kind<PoolFile> = Kind::new(POOL_SCHEMA, "Result of gemelo pool stat");
+
+pub(super) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -31,38 +32,6 @@ pub(crate) struct Arguments {
     report: ReportOption,
 }
 
-#[derive(Serialize)]
-struct Input<'a> {
-    pool: &'a PoolPlace,
-    space: bool,
-}
-
-#[derive(Serialize)]
-struct Stats<'a> {
-    #[serde(flatten)]
-    report: &'a StatReport,
-    /// Absent unless it was asked for.
-    space: Option<Space>,
-}
-
-#[derive(Serialize)]
-struct Space {
-    #[serde(flatten)]
-    blocks: SnapshotSpace,
-    dedup_ratio: f64,
-    dedup_ratio_without_snapshots: f64,
-}
-
-impl From<SnapshotSpace> for Space {
-    fn from(blocks: SnapshotSpace) -> Self {
-        Self {
-            blocks,
-            dedup_ratio: blocks.dedup_ratio(),
-            dedup_ratio_without_snapshots: blocks.dedup_ratio_without_snapshots(),
-        }
-    }
-}
-
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check_with(&arguments.report)?;
     let Arguments { pool, space: with_space, .. } = arguments;
@@ -72,9 +41,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     access.close()?;
     let warnings = report.warnings.clone();
     let text = stat_text::text(&report, space.as_ref());
-    let input = Input { pool, space: *with_space };
-    let result = Stats { report: &report, space: space.map(Space::from) };
-    let made = Made { schema: SCHEMA, input, result, warnings };
+    let input = PoolInput { pool: pool.to_string(), space: *with_space };
+    let result = PoolFigures { report, space: space.map(SpaceFigures::from) };
+    let made = KIND.made(input, result, warnings);
     arguments.json.finish_with(&arguments.report, context, made, &text)?;
     Ok(Outcome::Done)
 }

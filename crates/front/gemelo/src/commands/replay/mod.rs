@@ -6,10 +6,17 @@ mod text;
 use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
+use crate::kind::{Described, Kind};
 use crate::result_options::ResultOptions;
 use clap::Args;
-use gemelo_job::replay::{ReplayJobOptions, resolve};
-use gemelo_record::Provenance;
+use gemelo_job::replay::{self, ReplayInput, ReplayJobOptions, resolve};
+use gemelo_record::{HostsFile, Provenance};
+use gemelo_replay::ReplayResult;
+
+/// The kind of results of this command.
+pub(crate) const KINDS: [Described; 1] =
+    [Kind::<HostsFile<ReplayInput, ReplayResult>>::new(replay::SCHEMA, "Result of gemelo replay")
+        .described()];
 
 /// Replay a trace of block I/O with its content.
 ///

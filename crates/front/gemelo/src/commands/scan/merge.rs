@@ -5,7 +5,7 @@ use super::outputs::{OutputOptions, Saving};
 use crate::context::Context;
 use crate::exit::Outcome;
 use clap::Args;
-use serde::Serialize;
+use gemelo_scan::ScanInput;
 use std::path::PathBuf;
 
 /// Merge fingerprint sets that were saved on one host or on several.
@@ -20,13 +20,6 @@ pub(super) struct MergeArguments {
     outputs: OutputOptions,
 }
 
-/// The request of a merge, as its result file has it.
-#[derive(Serialize)]
-struct MergeRequest<'a> {
-    #[serde(serialize_with = "gemelo_base::names::paths::serialize")]
-    sets: &'a [PathBuf],
-}
-
 pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&[])?;
     let saving = Saving::begin(&arguments.outputs)?;
@@ -39,6 +32,6 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Resu
     let sizes = saved.result.block_sizes.iter().map(|size| size.block_bytes).collect::<Vec<_>>();
     // The block sizes, and thus the files of distributions, are known only from the sets.
     arguments.outputs.check(&sizes)?;
-    let input = MergeRequest { sets: &arguments.sets };
-    finish(saved, saving, &input, &[], &arguments.outputs, context)
+    let input = ScanInput::Merge { sets: arguments.sets.clone() };
+    finish(saved, saving, input, Vec::new(), &arguments.outputs, context)
 }

@@ -7,18 +7,22 @@ mod outputs;
 mod plan;
 mod text;
 
+use super::hosts;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
-use crate::json::Made;
+use crate::kind::{Described, Kind};
 pub(crate) use arguments::Arguments;
 use arguments::{Action, ScanArguments};
-use gemelo_scan::{Saved, ScanOptions, ScanRequest, ScanResult};
+use gemelo_record::{HostsFile, ResultFile};
+use gemelo_scan::{SCAN_SCHEMA, Saved, ScanInput, ScanOptions, ScanRequest, ScanResult};
 use on_hosts::HostScan;
 use outputs::Saving;
-use serde_json::Value;
 
-/// The schema of the result files of this command.
-const SCHEMA: &str = "gemelo.scan/1";
+const KIND: Kind<HostsFile<ScanInput, ScanResult>> =
+    Kind::new(SCAN_SCHEMA, "Result of gemelo scan and gemelo scan merge");
+
+/// The kinds of results of these commands.
+pub(crate) const KINDS: [Described; 2] = [KIND.described(), plan::DESCRIBED];
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match arguments.action {
@@ -37,26 +41,28 @@ fn scan(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome>
     let saving = Saving::begin(&arguments.outputs)?;
     let monitor = context.monitor.as_ref();
     let saved = gemelo_scan::scan_and_save(&options, saving.file(), monitor, &context.stop);
-    finish(saved?, saving, options.request(), &[], &arguments.outputs, context)
+    let input = ScanInput::Scan(Box::new(options.request().clone()));
+    finish(saved?, saving, input, Vec::new(), &arguments.outputs, context)
 }
 
 /// Returns the result of the scan of one host.
 pub(super) fn file_of_host(
-    result: &ScanResult,
+    result: ScanResult,
     request: &ScanRequest,
     context: &Context,
-) -> anyhow::Result<Value> {
-    let made = Made { schema: SCHEMA, input: request, result, warnings: text::warnings(result) };
-    Ok(serde_json::to_value(made.into_file(context))?)
+) -> ResultFile<ScanInput, ScanResult> {
+    let warnings = text::warnings(&result);
+    let input = ScanInput::Scan(Box::new(request.clone()));
+    KIND.made(input, result, warnings).into_file(context)
 }
 
 /// Prints a result, with the hosts that it is of, and writes its files. A failure of one output
 /// does not prevent the others.
-fn finish<Input: serde::Serialize>(
+fn finish(
     saved: Saved,
     saving: Saving<'_>,
-    input: &Input,
-    hosts: &[HostScan],
+    input: ScanInput,
+    hosts: Vec<HostScan>,
     outputs: &outputs::OutputOptions,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
@@ -68,12 +74,14 @@ fn finish<Input: serde::Serialize>(
     }
     if !outputs.files.is_standard_output() {
         let text = if outputs.brief { text::brief(&result) } else { text::of_result(&result) };
-        let text = text + &on_hosts::table(hosts);
+        let text = text + &on_hosts::table(&hosts);
         failures.note(context.print(&text), monitor);
     }
-    let made = Made { schema: SCHEMA, input, result: &result, warnings };
-    outputs.write_result(context, made, hosts, &mut failures);
-    failures.note(outputs.write_distributions(&result), monitor);
+    let file = KIND.made(input, result, warnings).into_file(context);
+    let file = hosts::join(hosts, on_hosts::bytes_per_s, |_| Some(file))?;
+    outputs.write_result(context, &file, &mut failures);
+    let result = &file.file.result;
+    failures.note(outputs.write_distributions(result), monitor);
     failures.note(saving.finish(set), monitor);
     let is_whole = !result.partial && result.files.unreadable == 0;
     failures.or(if is_whole { Outcome::Done } else { Outcome::Partial })

@@ -13,10 +13,8 @@ use anyhow::{Context as _, anyhow};
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_base::{name_of_text, text_of_name};
 use gemelo_fleet::Finished;
-use gemelo_record::{HostRecord, ResultFile, slowest};
-use gemelo_scan::{Counting, MAX_SETS, ScanOptions, ScanRequest};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use gemelo_record::{HostRecord, ResultFile};
+use gemelo_scan::{Counting, MAX_SETS, ScanInput, ScanOptions, ScanRequest, ScanResult};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -62,9 +60,9 @@ pub(super) fn run(
     let saved =
         gemelo_scan::merge_sets(&sets, saving.file(), context.monitor.as_ref(), &context.stop)?;
     let scanned = there().filter_map(|(number, _)| hosts.get(number)).flat_map(named_paths);
-    let input = ScanRequest { paths: scanned.collect(), ..request };
-    let outcome = finish(saved, saving, &input, &scans, &arguments.outputs, context)?;
+    let input = ScanInput::Scan(Box::new(ScanRequest { paths: scanned.collect(), ..request }));
     let is_whole = scans.iter().all(|scan| scan.failure.is_none());
+    let outcome = finish(saved, saving, input, scans, &arguments.outputs, context)?;
     Ok(if is_whole { outcome } else { Outcome::Partial })
 }
 
@@ -91,7 +89,7 @@ fn named_paths((host, request): &(String, ScanRequest)) -> Vec<PathBuf> {
 }
 
 /// The scan of one host. Those that have a file have sent their whole set.
-pub(super) type HostScan = HostRecord<Value, Value>;
+pub(super) type HostScan = HostRecord<ScanInput, ScanResult>;
 
 /// The scans of the hosts, in their order.
 fn scans(finished: Vec<Finished>) -> Vec<HostScan> {
@@ -105,35 +103,11 @@ fn scans(finished: Vec<Finished>) -> Vec<HostScan> {
     (0..).zip(finished).map(scan).collect()
 }
 
-/// The figures of a host that are shown.
-#[derive(Debug, Deserialize)]
-struct Figures {
-    files: FileFigures,
-    effort: Effort,
-}
-
-#[derive(Debug, Deserialize)]
-struct FileFigures {
-    files: u64,
-    data_bytes: u64,
-    hole_bytes: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Effort {
-    elapsed_ns: u64,
-}
-
-impl Figures {
-    fn of(scan: &HostScan) -> Option<Self> {
-        Self::deserialize(&scan.file.as_ref()?.result).ok()
-    }
-
-    /// The bytes that were read a second.
-    fn bytes_per_s(&self) -> f64 {
-        let read_bytes = self.files.data_bytes.saturating_sub(self.files.hole_bytes);
-        read_bytes as f64 / (self.effort.elapsed_ns.max(1) as f64 / 1e9)
-    }
+/// The bytes that a scan read a second.
+pub(super) fn bytes_per_s(file: &ResultFile<ScanInput, ScanResult>) -> f64 {
+    let ScanResult { files, effort, .. } = &file.result;
+    let read_bytes = files.data_bytes.saturating_sub(files.hole_bytes);
+    read_bytes as f64 / (effort.elapsed_ns.max(1) as f64 / 1e9)
 }
 
 /// Returns the hosts side by side; nothing for a scan without other hosts.
@@ -145,40 +119,19 @@ pub(super) fn table(scans: &[HostScan]) -> String {
     table.row(["host", "files", "data", "time", "rate"]);
     let mut rates = Vec::new();
     for scan in scans {
-        let Some(figures) = Figures::of(scan) else {
+        let Some(file) = &scan.file else {
             table.row([scan.host.clone(), "no result".to_owned()]);
             continue;
         };
-        rates.push((scan.host.as_str(), figures.bytes_per_s()));
+        let (rate, figures) = (bytes_per_s(file), &file.result);
+        rates.push((scan.host.as_str(), rate));
         table.row([
             scan.host.clone(),
             format_count(figures.files.files),
             format_size(figures.files.data_bytes),
             format_duration_ns(figures.effort.elapsed_ns),
-            format_rate(figures.bytes_per_s()),
+            format_rate(rate),
         ]);
     }
     format!("\nHosts\n{}{}", table.render(2), hosts::slowest_line(&rates, format_rate))
-}
-
-/// A result with the scans of its hosts.
-#[derive(Serialize)]
-pub(super) struct File<'a, Input, Measured> {
-    #[serde(flatten)]
-    file: ResultFile<Input, Measured>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slowest_host: Option<&'a str>,
-    hosts: &'a [HostScan],
-}
-
-impl<'a, Input, Measured> File<'a, Input, Measured> {
-    pub(super) fn new(mut file: ResultFile<Input, Measured>, hosts: &'a [HostScan]) -> Self {
-        let failures = hosts.iter().filter_map(|host| Some((&host.host, host.failure.as_ref()?)));
-        file.warnings.extend(failures.map(|(host, failure)| format!("host {host}: {failure}")));
-        let files: Vec<_> = hosts.iter().filter_map(HostRecord::result).collect();
-        let rate = |file: &ResultFile<Value, Value>| {
-            Figures::deserialize(&file.result).map_or(0.0, |figures| figures.bytes_per_s())
-        };
-        Self { file, slowest_host: slowest(&files, rate), hosts }
-    }
 }

@@ -1,6 +1,5 @@
 //! The output files of a scan.
 
-use super::on_hosts::{self, HostScan};
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, bad_input, midway};
 use crate::files::{self, NewFile};
@@ -10,7 +9,8 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::text_of_name;
-use gemelo_scan::{BlockSizeResult, SavedSetError, ScanResult};
+use gemelo_record::HostsFile;
+use gemelo_scan::{BlockSizeResult, SavedSetError, ScanInput, ScanResult};
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -74,21 +74,15 @@ impl OutputOptions {
     }
 
     /// Writes the result as JSON and as a page, as far as the options were given.
-    pub(super) fn write_result<Input: serde::Serialize, Output: serde::Serialize>(
+    pub(super) fn write_result(
         &self,
         context: &Context,
-        made: Made<Input, Output>,
-        hosts: &[HostScan],
+        file: &HostsFile<ScanInput, ScanResult>,
         failures: &mut Failures,
     ) {
         let monitor = context.monitor.as_ref();
         monitor.finish();
-        let file = made.into_file(context);
-        if hosts.is_empty() {
-            self.files.write(self.force, &file, failures, monitor);
-        } else {
-            self.files.write(self.force, &on_hosts::File::new(file, hosts), failures, monitor);
-        }
+        self.files.write(self.force, file, failures, monitor);
     }
 
     /// Writes the distribution and the profile of each block size.

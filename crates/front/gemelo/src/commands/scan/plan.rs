@@ -3,14 +3,17 @@
 use super::arguments::ScanArguments;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
-use crate::json::Made;
+use crate::kind::{Described, Kind};
 use crate::table::Table;
 use anyhow::anyhow;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
-use gemelo_scan::{PlanResult, ScanOptions};
+use gemelo_record::ResultFile;
+use gemelo_scan::{PlanResult, ScanOptions, ScanRequest};
 
-/// The schema of the result files of this command.
-const SCHEMA: &str = "gemelo.scan-plan/1";
+const KIND: Kind<ResultFile<&'static ScanRequest, &'static PlanResult>> =
+    Kind::new("gemelo.scan-plan/1", "Result of gemelo scan --plan");
+
+pub(super) const DESCRIBED: Described = KIND.described();
 
 pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
     if arguments.outputs.files.report.path().is_some() {
@@ -22,7 +25,7 @@ pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Resul
     let options = ScanOptions::new(arguments.to_request())?;
     let plan = gemelo_scan::plan(&options, context.monitor.as_ref(), &context.stop)?;
     let input = options.request();
-    let made = Made { schema: SCHEMA, input, result: &plan, warnings: Vec::new() };
+    let made = KIND.made(input, &plan, Vec::new());
     arguments.outputs.write_json(context, made)?;
     if !arguments.outputs.files.json.is_standard_output() {
         context.print(&text(&plan))?;

@@ -9,7 +9,11 @@ mod synthesize;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::kind::Described;
 use clap::{Args, Subcommand};
+
+/// The kinds of results of these commands.
+pub(crate) const KINDS: [Described; 1] = [stat::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

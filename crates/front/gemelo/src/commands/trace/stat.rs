@@ -6,7 +6,8 @@ use super::stat_text;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome, bad_input};
 use crate::files;
-use crate::json::{JsonOption, Made};
+use crate::json::JsonOption;
+use crate::kind::{Described, Kind};
 use crate::values::BlockSize;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -14,14 +15,18 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::values::Size;
 use gemelo_content::Profile;
 use gemelo_job::{ReadTrace, TraceInput, choice};
+use gemelo_record::ResultFile;
 use gemelo_trace::{
     AccessProfile, CopyCounting, MemoryLimit, Merged, RecordSource, Statistics, Stats, Window,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// The layout of the figures in JSON.
-const SCHEMA: &str = "gemelo.trace-stat/1";
+const KIND: Kind<ResultFile<Input, &'static Counted>> =
+    Kind::new("gemelo.trace-stat/1", "Result of gemelo trace stat");
+
+pub(super) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -60,19 +65,22 @@ choice!(
     }
 );
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Input {
     #[serde(flatten)]
     trace: ReadTrace,
+    /// The most memory of the counting tables, in bytes.
     memory_bytes: u64,
 }
 
 /// The figures of a trace.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Counted {
     #[serde(flatten)]
     figures: Stats,
+    /// The shares of accesses that the most accessed places have.
     access_profile: AccessProfile,
+    /// `true` if all selected records were counted.
     is_complete: bool,
 }
 
@@ -122,7 +130,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     failures.note(arguments.write_job(&counted), monitor);
     let input =
         Input { trace: arguments.input.as_read(trace.source()), memory_bytes: arguments.memory.0 };
-    let made = Made { schema: SCHEMA, input, result: &counted, warnings };
+    let made = KIND.made(input, &counted, warnings);
     failures.note(arguments.json.write(arguments.force, context, made), monitor);
     failures.or(if is_complete { Outcome::Done } else { Outcome::Partial })
 }

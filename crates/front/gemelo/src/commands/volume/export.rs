@@ -3,7 +3,8 @@
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files::{self, NewFile, Readers};
-use crate::json::{JsonOption, Made};
+use crate::json::JsonOption;
+use crate::kind::{Described, Kind};
 use crate::pools;
 use crate::values::volume_path_parser;
 use anyhow::{Context as _, anyhow};
@@ -12,17 +13,21 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
 use gemelo_place::{PoolPlace, VolumePath};
+use gemelo_record::ResultFile;
 use gemelo_serve::{
     BadRanges, OnBadBlock, PoolAccess, Purpose, Sink, Transferred, export, mark_damaged,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The layout of the result in JSON.
-const SCHEMA: &str = "gemelo.volume-export/1";
+const KIND: Kind<ResultFile<Input<'static>, Exported>> =
+    Kind::new("gemelo.volume-export/1", "Result of gemelo volume export");
+
+pub(super) const DESCRIBED: Described = KIND.described();
 
 /// Number of threads that copy. Each has a piece of 4 MiB in flight.
 const THREADS: usize = 2;
@@ -49,20 +54,25 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Input<'a> {
+    /// The pool.
     pool: &'a PoolPlace,
+    /// The name of the volume.
     volume: &'a str,
+    /// The file or the device; `-` is standard output.
     #[serde(serialize_with = "gemelo_base::names::path::serialize")]
     output: &'a Path,
+    /// `true` if blocks that cannot be read become zeros.
     salvage: bool,
 }
 
 /// The result of an export.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Exported {
     #[serde(flatten)]
     transferred: Transferred,
+    /// The blocks that could not be read.
     bad: BadRanges,
 }
 
@@ -181,7 +191,7 @@ impl Arguments {
             output: &self.output,
             salvage: self.salvage,
         };
-        let made = Made { schema: SCHEMA, input, result: exported, warnings: Vec::new() };
+        let made = KIND.made(input, exported, Vec::new());
         self.json.write(self.force, context, made)
     }
 }

@@ -4,16 +4,19 @@ use super::birth;
 use super::mode::name_of;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use crate::pools;
 use crate::table::Table;
 use crate::values::pool_place_parser;
 use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
-use gemelo_format::{Origin, VolumeRecord};
+use gemelo_format::{DedupMode, Origin, VolumeRecord};
 use gemelo_place::PoolPlace;
+use gemelo_record::ResultFile;
 use gemelo_serve::{StatReport, VolumeReport};
 use gemelo_volume::VolumeSpace;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -32,28 +35,40 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const SCHEMA: &str = "gemelo.volume-list/1";
+const KIND: Kind<ResultFile<Input<'static>, &'static [Row<'static>]>> =
+    Kind::new("gemelo.volume-list/1", "Result of gemelo volume ls");
 
-#[derive(Serialize)]
+pub(super) const DESCRIBED: Described = KIND.described();
+
+#[derive(JsonSchema, Serialize)]
 struct Input<'a> {
+    /// Directory of the pool.
     pool: &'a PoolPlace,
+    /// `true` if --space was given.
     space: bool,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Row<'a> {
+    /// The name of the volume.
     name: &'a str,
+    /// The size of the volume in bytes.
     size_bytes: u64,
+    /// Bytes of the blocks that hold data.
     mapped_bytes: u64,
     /// Bytes of the blocks that only this volume refers to; absent unless it was asked for.
     exclusive_bytes: Option<u64>,
     /// Bytes of the blocks that other volumes refer to as well; absent unless it was asked for.
     shared_bytes: Option<u64>,
-    dedup: &'static str,
+    /// The time of deduplication.
+    dedup: DedupMode,
+    /// `true` if the volume takes no writes.
     read_only: bool,
     /// Connected clients; absent unless the pool is served.
     clients: Option<u64>,
+    /// Seconds since 1970, UTC; [`None`] if unknown.
     created_s: Option<u64>,
+    /// Origin of the volume.
     origin: &'a Origin,
     #[serde(skip)]
     record: &'a VolumeRecord,
@@ -71,7 +86,7 @@ impl Row<'_> {
             cells.extend([size_of(self.exclusive_bytes), size_of(self.shared_bytes)]);
         }
         cells.extend([
-            self.dedup.to_owned(),
+            name_of(self.dedup).to_owned(),
             if self.read_only { "read" } else { "write" }.to_owned(),
             self.clients.map_or_else(|| "-".to_owned(), |clients| clients.to_string()),
         ]);
@@ -91,7 +106,7 @@ fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> V
             mapped_bytes: summary.mapped_blocks * block_bytes,
             exclusive_bytes: space.map(|space| space.exclusive_blocks * block_bytes),
             shared_bytes: space.map(|space| space.shared_blocks * block_bytes),
-            dedup: name_of(record.mode),
+            dedup: record.mode,
             read_only: record.read_only,
             clients: *connections,
             created_s: record.birth.created_s,
@@ -125,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     access.close()?;
     let rows = rows(&report, &spaces);
     let input = Input { pool, space: *space };
-    let made = Made { schema: SCHEMA, input, result: &rows, warnings: Vec::new() };
+    let made = KIND.made(input, &rows, Vec::new());
     arguments.json.finish(context, made, &table(&rows, *space).render(0))?;
     Ok(Outcome::Done)
 }

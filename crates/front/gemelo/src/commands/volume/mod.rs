@@ -12,7 +12,11 @@ mod stat;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::kind::Described;
 use clap::{Args, Subcommand};
+
+/// The kinds of results of these commands.
+pub(crate) const KINDS: [Described; 3] = [stat::DESCRIBED, ls::DESCRIBED, export::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

@@ -4,7 +4,8 @@ use super::birth;
 use super::mode::name_of;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
-use crate::json::{JsonOutput, Made};
+use crate::json::JsonOutput;
+use crate::kind::{Described, Kind};
 use crate::pools;
 use crate::table::Table;
 use crate::values::volume_path_parser;
@@ -13,10 +14,15 @@ use clap::Args;
 use gemelo_base::units::{format_count, format_percent, format_size};
 use gemelo_base::{Stat, StatTable};
 use gemelo_place::{PoolPlace, VolumePath};
+use gemelo_record::ResultFile;
 use gemelo_volume::VolumeSummary;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-const SCHEMA: &str = "gemelo.volume/1";
+const KIND: Kind<ResultFile<Input<'static>, &'static Stats<'static>>> =
+    Kind::new("gemelo.volume/1", "Result of gemelo volume stat");
+
+pub(super) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -33,14 +39,17 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Input<'a> {
+    /// The pool.
     pool: &'a PoolPlace,
+    /// The name of the volume.
     volume: &'a str,
+    /// `true` if --space was given.
     space: bool,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Stats<'a> {
     #[serde(flatten)]
     volume: &'a VolumeSummary,
@@ -78,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     };
     let input = Input { pool, volume: name, space: arguments.space };
     let text = text(&figures, block_bytes, is_served);
-    let made = Made { schema: SCHEMA, input, result: &figures, warnings: Vec::new() };
+    let made = KIND.made(input, &figures, Vec::new());
     arguments.json.finish(context, made, &text)?;
     Ok(Outcome::Done)
 }
