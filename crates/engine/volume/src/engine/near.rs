@@ -38,7 +38,7 @@ pub(super) struct NearBudget(AtomicU64);
 impl NearBudget {
     /// Takes this many blocks out of what is left, if it is enough.
     fn take(&self, count: u64, (per_s, now_ns): (u64, u64)) -> bool {
-        let part = now_ns / PART_NS << u32::BITS;
+        let part = (now_ns / PART_NS) << u32::BITS;
         let most = (per_s / PARTS_OF_SECOND).min(u32::MAX.into());
         let take = |spent: u64| {
             let before = if spent >> u32::BITS == part >> u32::BITS { spent - part } else { 0 };
