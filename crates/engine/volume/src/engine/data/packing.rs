@@ -57,6 +57,31 @@ impl DataPath {
         Ok(placed)
     }
 
+    /// Takes free blocks: for each that is to be near another one a hole there if there is one, and
+    /// blocks in a row for the others. `near` is empty if that is all the same.
+    fn take_blocks(&self, wanted: usize, near: &[Option<Pbn>]) -> Option<(Vec<Pbn>, Taken<'_>)> {
+        assert!(near.is_empty() || near.len() == wanted, "each block has a wish or none has");
+        let mut pbns = Vec::with_capacity(wanted);
+        let mut space = self.space.lock();
+        if space.blocks().free() < wanted as u64 {
+            return None;
+        }
+        let blocks = space.blocks_mut();
+        for wish in near {
+            match wish.and_then(|wish| blocks.take_near(wish)) {
+                Some(found) => pbns.push(found),
+                None => blocks.take(1, &mut pbns),
+            }
+        }
+        blocks.take(wanted - pbns.len(), &mut pbns);
+        assert_eq!(pbns.len(), wanted, "as many blocks as were free");
+        pbns.iter().for_each(|pbn| self.owners.take(*pbn));
+        self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
+        drop(space);
+        self.remembered.forget(&pbns);
+        Some((pbns, Taken { all: &self.taken, count: wanted as u64 }))
+    }
+
     /// Takes a free PBN for each content of a list whose form is known, and blocks of the cleaner
     /// where [`Self::take`] finds none.
     pub(crate) fn take_for_forms(&self, compressed: &Compressed) -> Result<Option<Places<'_>>> {
