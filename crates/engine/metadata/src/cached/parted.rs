@@ -121,7 +121,10 @@ mod tests {
         (0..ENTRIES).step_by(2).for_each(|number| table.remove(mix64(number), |of| *of == number));
         assert_eq!(table.len() as u64, ENTRIES / 2);
         assert!((0..ENTRIES).all(|number| find(&table, number).is_some() == (number % 2 == 1)));
-        assert_eq!(table.iter().sum::<u64>(), (0..ENTRIES).filter(|number| number % 2 == 1).sum());
+        assert_eq!(
+            table.iter().sum::<u64>(),
+            (0..ENTRIES).filter(|number| number % 2 == 1).sum::<u64>()
+        );
         table.retain(|number| *number < 10);
         assert_eq!((table.len(), find(&table, 9), find(&table, 11)), (5, Some(9), None));
         let bytes = table.allocated_bytes();
