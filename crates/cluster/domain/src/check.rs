@@ -154,7 +154,7 @@ fn all_letters(
 
 /// The entries of a shard.
 #[derive(Default)]
-pub(crate) struct ShardEntries {
+pub(crate) struct ReadShard {
     pub(crate) entries: BTreeMap<Key, Entry>,
     /// Contents whose entries are damaged.
     pub(crate) damaged: BTreeSet<Key>,
@@ -162,7 +162,7 @@ pub(crate) struct ShardEntries {
     pub(crate) count: u64,
 }
 
-impl ShardEntries {
+impl ReadShard {
     pub(crate) fn read(objects: &dyn Objects, name: &str) -> Result<Self> {
         let mut read = Self::default();
         let listed = each_page(objects, name, |page| {
@@ -212,7 +212,7 @@ fn check_shard(
         findings.add(Finding::NoShard { shard: name, contents });
         return Ok(());
     };
-    let read = ShardEntries::read(objects, &name)?;
+    let read = ReadShard::read(objects, &name)?;
     match header {
         Ok(header) if header.entries != read.count => {
             let (found, expected) = (read.count, header.entries);
@@ -317,7 +317,7 @@ pub fn each_entry(
     mut each: impl FnMut(Fingerprint, Entry),
 ) -> Result<()> {
     for ShardInUse { shard, .. } in shards_in_use(objects, config)? {
-        let entries = ShardEntries::read(objects, &shard.object())?.entries;
+        let entries = ReadShard::read(objects, &shard.object())?.entries;
         entries.into_iter().for_each(|(key, entry)| each(Fingerprint::from_bytes(key), entry));
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::fences::FencedHolder;
 use crate::header::ShardHeader;
 use crate::members::recode_member;
 use crate::shared::recode_shared;
-use crate::tenure::Record;
+use crate::tenure::TenureRecord;
 
 /// Reads the value of any key of the objects `domain`, `members`, `member.*` and `index.*`, and
 /// encodes it again. Ledgers are left to their crate.
@@ -27,7 +27,7 @@ pub fn recode_value(key: &str, value: &[u8]) -> Result<Vec<u8>, Reason> {
         "f" => Entry::decode(key, value).map(|entry| entry.encode(key)),
         "r" => Receipt::decode(key, Some(value)).map(|receipt| receipt.encode(key)),
         "name" | "next" => recode_member(key, value).map_err(of_error),
-        "holder" => Record::decode(value).map(|record| record.encode()),
+        "holder" => TenureRecord::decode(value).map(|record| record.encode()),
         "fenced" => {
             FencedHolder::decode(key, value).map(|one| one.entry().1).ok_or("it is no fence")
         }

@@ -6,7 +6,7 @@
 //! not lowered, unless ledgers were written again from the index itself. The version of a rebuilt
 //! shard is above all earlier ones, so that no change that was sent before takes effect on it.
 
-use crate::check::{Claim, Claims, Key, ShardEntries, ShardInUse, least_version, shards_in_use};
+use crate::check::{Claim, Claims, Key, ReadShard, ShardInUse, least_version, shards_in_use};
 use crate::config::DomainConfig;
 use crate::entry::{Entry, MemberId, Receipt};
 use crate::error::{DomainError, Result};
@@ -102,7 +102,7 @@ impl<'a> Rebuilt<'a> {
     ) -> Result<Self> {
         let name = shard.shard.object();
         let header = shard.header.as_ref().and_then(|header| header.as_ref().ok());
-        let read = ShardEntries::read(objects, &name)?;
+        let read = ReadShard::read(objects, &name)?;
         let mut said: BTreeMap<Key, Vec<Said>> = BTreeMap::new();
         for member in members.iter_mut() {
             let number = member.member();
@@ -166,7 +166,7 @@ impl<'a> Rebuilt<'a> {
     }
 
     /// Keeps what the index counts beyond the ledgers.
-    fn keep_counts(&mut self, read: &ShardEntries) {
+    fn keep_counts(&mut self, read: &ReadShard) {
         for (key, found) in read.entries.iter().filter(|(_, found)| found.members > 0) {
             let entry = self.entries.entry(*key).or_insert(*found);
             entry.members = entry.members.max(found.members);

@@ -35,7 +35,7 @@ pub struct Tenure {
 
 /// The last holder of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct TenureRecord {
     epoch: u64,
     /// `None` if the holder handed the member over.
     instance: Option<Instance>,
@@ -101,8 +101,8 @@ impl Tenure {
     /// Fails if the store does. The next holder then fences this client.
     pub fn end(self, client: &(impl Client + ?Sized)) -> Result<()> {
         let object = member_object(self.member);
-        let held = Record::of_this_process(self.epoch, client.instance());
-        let free = Record { epoch: self.epoch, instance: None, process: None };
+        let held = TenureRecord::of_this_process(self.epoch, client.instance());
+        let free = TenureRecord { epoch: self.epoch, instance: None, process: None };
         match client.update(&object, &replace(Some(held.encode()), &free)) {
             Err(ObjectError::Guard { .. }) => return Err(DomainError::NotHeld),
             outcome => outcome?,
@@ -137,7 +137,7 @@ impl Tenure {
             values => values?,
         };
         let record = values.into_iter().next().flatten();
-        let record = record.as_deref().map(Record::decode).transpose();
+        let record = record.as_deref().map(TenureRecord::decode).transpose();
         let record = record.map_err(|reason| damaged(&object, HOLDER_KEY, reason))?;
         Ok((holder, record.map_or(0, |record| record.epoch)))
     }
@@ -184,7 +184,7 @@ fn register(
         values => values?,
     };
     let value = values.into_iter().next().flatten();
-    let last = value.as_deref().map(Record::decode).transpose();
+    let last = value.as_deref().map(TenureRecord::decode).transpose();
     let last = last.map_err(|reason| damaged(object, HOLDER_KEY, reason))?;
     let epoch = last.as_ref().map_or(0, |last| last.epoch);
     let mut kept = None;
@@ -204,7 +204,7 @@ fn register(
         }
         None => {}
     }
-    let record = Record::of_this_process(epoch + 1, me);
+    let record = TenureRecord::of_this_process(epoch + 1, me);
     let mut update = replace(value, &record);
     update.set.extend(kept);
     match client.update(object, &update) {
@@ -214,12 +214,12 @@ fn register(
     }
 }
 
-fn replace(expected: Option<Vec<u8>>, record: &Record) -> Update {
+fn replace(expected: Option<Vec<u8>>, record: &TenureRecord) -> Update {
     let guards = vec![Guard { key: HOLDER_KEY.into(), expected }];
     Update { guards, set: vec![(HOLDER_KEY.into(), record.encode())], ..Update::default() }
 }
 
-impl Record {
+impl TenureRecord {
     fn of_this_process(epoch: u64, instance: Instance) -> Self {
         Self { epoch, instance: Some(instance), process: ProcessIdentity::of_this_process() }
     }
@@ -260,7 +260,7 @@ mod tests {
         let (one, two) = (world.client(), world.client());
         let lease = Duration::from_secs(10);
         Tenure::take(&one, &one.clock(), MEMBER, lease).unwrap();
-        let mut record = Record::of_this_process(1, one.instance());
+        let mut record = TenureRecord::of_this_process(1, one.instance());
         let held = Some(record.encode());
         record.process = Some(ended_process());
         one.update(&member_object(MEMBER), &replace(held, &record)).unwrap();

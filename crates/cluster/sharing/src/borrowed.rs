@@ -9,7 +9,7 @@ const GROUP_BLOCKS: usize = 256;
 
 /// The places of a group's blocks.
 #[derive(Debug)]
-struct Group {
+struct GroupPlaces {
     /// Entries that are in use.
     used: usize,
     /// Home and PBN; a PBN of 0 is no entry.
@@ -20,7 +20,7 @@ struct Group {
 /// borrowed one.
 #[derive(Debug, Default)]
 pub(crate) struct Borrowed {
-    groups: Vec<Option<Box<Group>>>,
+    groups: Vec<Option<Box<GroupPlaces>>>,
     count: u64,
 }
 
@@ -43,7 +43,7 @@ impl Borrowed {
             self.groups.resize_with(group + 1, || None);
         }
         let Some(slot) = self.groups.get_mut(group) else { return };
-        let empty = || Box::new(Group { used: 0, entries: [[0; 2]; GROUP_BLOCKS] });
+        let empty = || Box::new(GroupPlaces { used: 0, entries: [[0; 2]; GROUP_BLOCKS] });
         let group = slot.get_or_insert_with(empty);
         if let Some(entry) = group.entries.get_mut(at) {
             let is_new = *entry == [0; 2];
@@ -74,8 +74,8 @@ impl Borrowed {
 
     /// Returns the bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
-        let groups = self.groups.iter().flatten().count() * size_of::<Group>();
-        (groups + self.groups.capacity() * size_of::<Option<Box<Group>>>()) as u64
+        let groups = self.groups.iter().flatten().count() * size_of::<GroupPlaces>();
+        (groups + self.groups.capacity() * size_of::<Option<Box<GroupPlaces>>>()) as u64
     }
 }
 

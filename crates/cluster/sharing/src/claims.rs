@@ -46,7 +46,7 @@ pub struct LedgerClaims {
 }
 
 /// The records of a ledger, before kinds and fingerprints are brought together.
-struct Reading {
+struct ReadRecords {
     member: MemberId,
     kinds: BTreeMap<Pbn, BlockState>,
     fingerprints: BTreeMap<Pbn, Fingerprint>,
@@ -80,7 +80,7 @@ impl LedgerClaims {
     /// # Errors
     /// Fails if the store does.
     pub fn load(objects: &dyn Objects, member: MemberId) -> Result<Self, DomainError> {
-        let mut reading = Reading::new(member);
+        let mut reading = ReadRecords::new(member);
         let head = head_of(member);
         let names = retry(|| objects.list(&head))?;
         let has_head = names.contains(&head);
@@ -246,7 +246,7 @@ impl ReadObject {
     }
 }
 
-impl Reading {
+impl ReadRecords {
     const fn new(member: MemberId) -> Self {
         Self {
             member,

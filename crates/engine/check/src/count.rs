@@ -1,7 +1,7 @@
 //! Counts references, blocks and contents anew.
 
 use crate::bits::UsedPbns;
-use crate::map::{Region, Seen, Tally};
+use crate::map::{LbnTally, Region, Seen};
 use crate::walk::{Walk, WalkVolume};
 use crate::work::Work;
 use crate::{CheckError, CheckReport};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// What is known of a region after a look at its entries.
 #[derive(Default)]
 struct Found {
-    tally: Tally,
+    tally: LbnTally,
     /// LBNs whose contents lie beyond the end of the data disk.
     absent: u64,
     /// References to blocks outside of the data store.
@@ -111,7 +111,7 @@ impl Walk {
                 let pbns = entries.iter().filter_map(|(_, place)| place.pbn());
                 let outside = pbns.map(Pbn::number).filter(|pbn| *pbn >= used.end()).collect();
                 let absent = entries.iter().filter(|(_, place)| self.is_absent(place)).count();
-                let (tally, absent) = (Tally::of(&entries), absent as u64);
+                let (tally, absent) = (LbnTally::of(&entries), absent as u64);
                 unusual.note(region, Found { tally, absent, outside });
             }
         }
@@ -129,7 +129,7 @@ impl Walk {
         for (_, region) in volume.map.regions() {
             let found = unusual.get(region);
             let known = region.tally().or_else(|| found.map(|found| found.tally));
-            let Tally { mapped, stored } = known.unwrap_or_default();
+            let LbnTally { mapped, stored } = known.unwrap_or_default();
             report.references += stored;
             report.lost_blocks += mapped - stored;
             if let Some(found) = found {

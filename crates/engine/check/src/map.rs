@@ -31,7 +31,7 @@ pub(crate) struct Leaf {
 
 impl Leaf {
     pub(crate) fn new(at: NodeRef, entries: &[(u64, MapEntry)]) -> Self {
-        let Tally { mapped, stored } = Tally::of(entries);
+        let LbnTally { mapped, stored } = LbnTally::of(entries);
         assert!(mapped <= REGION_LBNS, "a page has the LBNs of one region");
         Self { checksum: at.checksum, slot: at.slot, mapped: mapped as u16, stored: stored as u16 }
     }
@@ -43,12 +43,12 @@ impl Leaf {
 
 /// The number of LBNs that are mapped, and of those that have a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Tally {
+pub(crate) struct LbnTally {
     pub(crate) mapped: u64,
     pub(crate) stored: u64,
 }
 
-impl Tally {
+impl LbnTally {
     pub(crate) fn of(entries: &[(u64, MapEntry)]) -> Self {
         let stored = entries.iter().filter(|(_, place)| place.pbn().is_some()).count() as u64;
         Self { mapped: entries.len() as u64, stored }
@@ -128,14 +128,14 @@ impl Region {
     }
 
     /// The numbers of its LBNs, if they are known without a read.
-    pub(crate) fn tally(&self) -> Option<Tally> {
+    pub(crate) fn tally(&self) -> Option<LbnTally> {
         match self {
             Self::Page(leaf) => {
-                Some(Tally { mapped: leaf.mapped.into(), stored: leaf.stored.into() })
+                Some(LbnTally { mapped: leaf.mapped.into(), stored: leaf.stored.into() })
             }
-            Self::Lost(lbns) => Some(Tally { mapped: (*lbns).into(), stored: 0 }),
+            Self::Lost(lbns) => Some(LbnTally { mapped: (*lbns).into(), stored: 0 }),
             Self::Own(_) if self.leaf().is_some() => None,
-            Self::Own(_) => Some(Tally::of(&self.entries(0, None, WordForm::Narrow))),
+            Self::Own(_) => Some(LbnTally::of(&self.entries(0, None, WordForm::Narrow))),
         }
     }
 
@@ -280,7 +280,7 @@ impl WalkMap {
                     changes.extend(within.map(|at| (at, MapEntry::Unmapped)));
                 }
             }
-            chunk.retain(|(_, region)| region.tally() != Some(Tally::default()));
+            chunk.retain(|(_, region)| region.tally() != Some(LbnTally::default()));
             if chunk.is_empty() {
                 chunks.remove(&number);
             }

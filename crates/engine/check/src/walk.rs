@@ -2,7 +2,7 @@
 
 use crate::bits::UsedPbns;
 use crate::family::Runs;
-use crate::map::{Tally, WalkMap};
+use crate::map::{LbnTally, WalkMap};
 use crate::order::Sharers;
 use crate::pages::Pages;
 use crate::source::Source;
@@ -314,9 +314,9 @@ fn compare_mapped(
     is_leaving: bool,
     pages: &mut Pages<'_>,
 ) -> u64 {
-    let mut tally = Tally::default();
+    let mut tally = LbnTally::default();
     map.regions().filter_map(|(_, region)| region.tally()).for_each(|region| tally.add(region));
-    let Tally { mapped, stored } = tally;
+    let LbnTally { mapped, stored } = tally;
     let is_right = match is_leaving {
         true => mapped <= volume.mapped && stored <= volume.stored,
         false => (mapped, stored) == (volume.mapped, volume.stored),

@@ -61,7 +61,7 @@ impl Root {
         page_of(&bytes)
     }
 
-    fn decode(page: &Page, superblock: &Superblock, seed: PoolSeed) -> Option<Found> {
+    fn decode(page: &Page, superblock: &Superblock, seed: PoolSeed) -> Option<FoundPage> {
         let (body, checksum) = page.split_at(CHECKSUM_AT);
         if seed.checksum(body).to_le_bytes() != checksum {
             return None;
@@ -75,7 +75,7 @@ impl Root {
         let table = decode_link(reader.array()?);
         let [byte, ..] = reader.array::<4>()?;
         let Some(policy) = Policy::from_byte(byte) else {
-            return Some(Found::Unknown { generation, byte });
+            return Some(FoundPage::Unknown { generation, byte });
         };
         let root = Self {
             generation,
@@ -89,7 +89,7 @@ impl Root {
             references: reader.u64()?,
             physical: reader.u64()?,
         };
-        root.can_be(superblock).then_some(Found::Known(root))
+        root.can_be(superblock).then_some(FoundPage::Known(root))
     }
 
     /// Checks every field against its bounds, so later arithmetic cannot overflow.
@@ -112,7 +112,7 @@ impl Root {
 }
 
 /// A page that passes the checksum of a root.
-enum Found {
+enum FoundPage {
     Known(Root),
     /// A root of metadata that this program cannot read.
     Unknown {
@@ -153,8 +153,8 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
     let (mut error, mut unknown) = (None, None);
     for offset in [0, 1].into_iter().flat_map(Root::offsets) {
         match read_page(disk, offset, |page| Root::decode(page, superblock, seed)) {
-            Ok(Some(Found::Known(root))) => roots.push((offset, root)),
-            Ok(Some(Found::Unknown { generation, byte })) => {
+            Ok(Some(FoundPage::Known(root))) => roots.push((offset, root)),
+            Ok(Some(FoundPage::Unknown { generation, byte })) => {
                 unknown = unknown.max(Some((generation, byte)));
             }
             Ok(None) => {}

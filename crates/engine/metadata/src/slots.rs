@@ -3,19 +3,19 @@
 use gemelo_format::Slot;
 use std::ops::Range;
 
-/// Words of a piece of the bitmap.
+/// SlotWords of a piece of the bitmap.
 const PIECE_WORDS: usize = 512;
 
 /// The words of a bitmap, in pieces. A damaged link may name any slot, so a piece takes memory only
 /// if one of its slots is in use.
 #[derive(Debug, Default)]
-struct Words {
+struct SlotWords {
     pieces: Vec<Option<Box<[u64; PIECE_WORDS]>>>,
     /// The number of words up to the last one that was in use.
     len: usize,
 }
 
-impl Words {
+impl SlotWords {
     fn get(&self, word: usize) -> u64 {
         let piece = self.pieces.get(word / PIECE_WORDS).and_then(Option::as_deref);
         piece.map_or(0, |words| words[word % PIECE_WORDS])
@@ -46,9 +46,9 @@ impl Words {
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     /// A set bit is a slot in use; bit n of word w is slot 64·w + n + 1.
-    words: Words,
+    words: SlotWords,
     in_use: u64,
-    /// Words that the checkpoint fills first, in this order, and the one that is its turn.
+    /// SlotWords that the checkpoint fills first, in this order, and the one that is its turn.
     order: Vec<u32>,
     turn: usize,
     /// The order is yet to be made.

@@ -17,24 +17,24 @@ type Work = Box<dyn FnOnce() + Send>;
 /// The threads of a server.
 #[derive(Debug)]
 pub struct Helpers {
-    inner: Arc<Inner>,
+    inner: Arc<Started>,
 }
 
-struct Inner {
+struct Started {
     /// Most threads.
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<HelperQueue>,
     called: Condvar,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for Started {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Inner").field("most", &self.most).finish_non_exhaustive()
+        formatter.debug_struct("Started").field("most", &self.most).finish_non_exhaustive()
     }
 }
 
 #[derive(Default)]
-struct State {
+struct HelperQueue {
     work: VecDeque<Work>,
     threads: usize,
     /// Threads that are granted. There are at least as many threads.
@@ -45,7 +45,7 @@ struct State {
 /// A thread that is granted, until it has done its work or this is dropped.
 #[derive(Debug)]
 pub struct Helper {
-    inner: Arc<Inner>,
+    inner: Arc<Started>,
 }
 
 impl Helpers {
@@ -53,7 +53,7 @@ impl Helpers {
     #[must_use]
     pub fn new(most: usize) -> Self {
         let (state, called) = (Mutex::default(), Condvar::new());
-        Self { inner: Arc::new(Inner { most, state, called }) }
+        Self { inner: Arc::new(Started { most, state, called }) }
     }
 
     /// Grants a thread to a connection that has `held` of them.
@@ -105,8 +105,8 @@ impl Drop for Helper {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl Started {
+    fn lock(&self) -> MutexGuard<'_, HelperQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

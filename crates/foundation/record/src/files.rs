@@ -1,9 +1,9 @@
 //! The files of a campaign's directory: their names, and reading them.
 
+use crate::result_file::SchemaOnly;
 use crate::{CAMPAIGN_SCHEMA, CampaignRecord, RUN_SCHEMA, RunRecord};
 use gemelo_base::Classified;
 use gemelo_base::ShowPath as _;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,11 +102,6 @@ pub fn read_runs(
         }
     }
     Ok(records)
-}
-
-#[derive(Deserialize)]
-struct SchemaOnly {
-    schema: String,
 }
 
 fn read<T: DeserializeOwned>(path: PathBuf, expected: &'static str) -> Result<T, RecordError> {

@@ -64,8 +64,8 @@ pub enum ResultFileError {
 }
 
 #[derive(Deserialize)]
-struct SchemaOnly {
-    schema: String,
+pub(crate) struct SchemaOnly {
+    pub(crate) schema: String,
 }
 
 /// Reads a result file that must have the schema `expected`.

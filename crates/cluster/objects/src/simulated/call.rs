@@ -26,7 +26,7 @@ pub(super) enum Call {
 }
 
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum CallAnswer {
     Done,
     Bytes(Vec<u8>),
     Length(u64),
@@ -73,10 +73,10 @@ impl Call {
     }
 
     /// Returns the answer if the object does not exist.
-    pub(super) fn of_missing_object(&self, name: &str) -> Result<Answer> {
+    pub(super) fn of_missing_object(&self, name: &str) -> Result<CallAnswer> {
         match self {
-            Self::Zero { .. } | Self::Truncate(_) => Ok(Answer::Done),
-            Self::Holder(_) => Ok(Answer::Holder(None)),
+            Self::Zero { .. } | Self::Truncate(_) => Ok(CallAnswer::Done),
+            Self::Holder(_) => Ok(CallAnswer::Holder(None)),
             Self::Lock { lock, .. } | Self::Unlock(lock) => {
                 Err(ObjectError::NotHeld { object: name.into(), lock: lock.clone() })
             }
@@ -109,7 +109,7 @@ impl Call {
     }
 }
 
-impl Answer {
+impl CallAnswer {
     /// Sets the results of the operation.
     pub(super) fn fill(self, operation: &mut Operation<'_>) {
         match (operation, self) {

@@ -1,6 +1,6 @@
 //! A client of the simulated store.
 
-use super::call::{Answer, Call};
+use super::call::{Call, CallAnswer};
 use super::store::Message;
 use super::world::World;
 use crate::{Fenced, Holder, Instance, LockName, Locks, ObjectError, Objects, Request, Result};
@@ -40,7 +40,7 @@ impl Client {
         self.world.send(Message { sender, epoch: 0, has_reply: true, object: object.into(), call })
     }
 
-    fn answer(&self, sent: Sent, action: &'static str, object: &str) -> Result<Answer> {
+    fn answer(&self, sent: Sent, action: &'static str, object: &str) -> Result<CallAnswer> {
         if self.world.is_dead(&self.instance) {
             return Err(dead(action, object));
         }
@@ -48,7 +48,7 @@ impl Client {
         answer.unwrap_or_else(|| Err(ObjectError::TimedOut { action, object: object.into() }))
     }
 
-    fn call(&self, action: &'static str, object: &str, call: Call) -> Result<Answer> {
+    fn call(&self, action: &'static str, object: &str, call: Call) -> Result<CallAnswer> {
         if self.world.is_dead(&self.instance) {
             return Err(dead(action, object));
         }
@@ -95,7 +95,7 @@ impl Objects for Client {
 
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         match self.call("list", prefix, Call::List(prefix.into()))? {
-            Answer::Names(names) => Ok(names),
+            CallAnswer::Names(names) => Ok(names),
             answer => unreachable!("a list is answered by {answer:?}"),
         }
     }
@@ -120,7 +120,7 @@ impl Locks for Client {
 
     fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>> {
         match self.call("ask for the lock of", lock.object, Call::Holder(lock.name.into()))? {
-            Answer::Holder(holder) => Ok(holder),
+            CallAnswer::Holder(holder) => Ok(holder),
             answer => unreachable!("a holder is answered by {answer:?}"),
         }
     }

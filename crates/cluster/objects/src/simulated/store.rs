@@ -1,7 +1,7 @@
 //! The contents of a simulated store: objects, their keys and locks, and the fences. No time and
 //! no faults: calls are applied at once.
 
-use super::call::{Answer, Call};
+use super::call::{Call, CallAnswer};
 use super::files::{Bytes, Directory, Keys};
 use crate::{Holder, Instance, KeyPage, ObjectError, Result, Update};
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ impl Store {
 
     /// Applies a call. A fence works on a server from the moment at which the server learns of it,
     /// by any call of a client that knows it; see [`crate::Locks::fence`].
-    pub(super) fn receive(&mut self, message: Message, now_ns: u64) -> Result<Answer> {
+    pub(super) fn receive(&mut self, message: Message, now_ns: u64) -> Result<CallAnswer> {
         let Message { sender, epoch, object, call, .. } = message;
         if let Call::Fence(instance) | Call::Unfence(instance) = &call {
             self.check_fence(&sender, self.epoch)?;
@@ -91,7 +91,7 @@ impl Store {
             } else {
                 self.fences.remove(instance);
             }
-            return Ok(Answer::Epoch(self.epoch));
+            return Ok(CallAnswer::Epoch(self.epoch));
         }
         let server = server_of(&object);
         let known = self.server_epochs.get(server).copied().unwrap_or(0).max(epoch);
@@ -101,7 +101,7 @@ impl Store {
         self.check_fence(&sender, known)?;
         if let Call::List(prefix) = call {
             let names = self.objects.keys().filter(|name| name.starts_with(&prefix));
-            return Ok(Answer::Names(names.cloned().collect()));
+            return Ok(CallAnswer::Names(names.cloned().collect()));
         }
         self.check_space(&object, &call)?;
         self.apply(&sender, &object, call, now_ns)
@@ -135,18 +135,24 @@ impl Store {
         self.objects.values().map(of).sum()
     }
 
-    fn apply(&mut self, sender: &Instance, name: &str, call: Call, now_ns: u64) -> Result<Answer> {
+    fn apply(
+        &mut self,
+        sender: &Instance,
+        name: &str,
+        call: Call,
+        now_ns: u64,
+    ) -> Result<CallAnswer> {
         if call.creates_object() && !self.objects.contains_key(name) {
             self.create(name)?;
         }
         if let Call::Create = call {
-            return self.create(name).map(|()| Answer::Done);
+            return self.create(name).map(|()| CallAnswer::Done);
         }
         if let Call::Update(update) = call {
-            return self.update(name, update).map(|()| Answer::Done);
+            return self.update(name, update).map(|()| CallAnswer::Done);
         }
         if let Call::Remove = call {
-            let removed = self.objects.remove(name).map(|_| Answer::Done);
+            let removed = self.objects.remove(name).map(|_| CallAnswer::Done);
             let removed = removed.ok_or_else(|| ObjectError::NotFound { object: name.into() })?;
             let files = self.directory.as_ref().map_or(Ok(()), |files| files.remove(name));
             return files.map(|()| removed).map_err(failed("remove", name));
@@ -207,35 +213,35 @@ fn server_of(object: &str) -> usize {
 }
 
 impl Object {
-    fn bytes_or_keys(&mut self, call: Call) -> io::Result<Answer> {
+    fn bytes_or_keys(&mut self, call: Call) -> io::Result<CallAnswer> {
         Ok(match call {
-            Call::Read { offset, length } => Answer::Bytes(self.bytes.read(offset, length)?),
+            Call::Read { offset, length } => CallAnswer::Bytes(self.bytes.read(offset, length)?),
             Call::Write(parts) => {
                 for (offset, bytes) in parts {
                     self.bytes.write(offset, &bytes)?;
                 }
-                Answer::Done
+                CallAnswer::Done
             }
             Call::Append(bytes) => {
                 self.bytes.write(self.bytes.len()?, &bytes)?;
-                Answer::Done
+                CallAnswer::Done
             }
             Call::Zero { offset, length } => {
                 self.bytes.zero(offset, length)?;
-                Answer::Done
+                CallAnswer::Done
             }
             Call::Truncate(length) => {
                 self.bytes.set_len(length)?;
-                Answer::Done
+                CallAnswer::Done
             }
-            Call::Stat => Answer::Length(self.bytes.len()?),
+            Call::Stat => CallAnswer::Length(self.bytes.len()?),
             Call::GetKeys(keys) => {
-                Answer::Values(keys.iter().map(|key| self.keys.get(key).cloned()).collect())
+                CallAnswer::Values(keys.iter().map(|key| self.keys.get(key).cloned()).collect())
             }
             Call::ListKeys { after, prefix, limit } => {
-                Answer::Page(self.list_keys(&after, &prefix, limit))
+                CallAnswer::Page(self.list_keys(&after, &prefix, limit))
             }
-            _ => Answer::Done,
+            _ => CallAnswer::Done,
         })
     }
 
@@ -256,7 +262,7 @@ impl Object {
         call: &Call,
         sender: &Instance,
         now_ns: u64,
-    ) -> Result<Answer> {
+    ) -> Result<CallAnswer> {
         self.locks.retain(|_, lock| lock.expires_ns > now_ns);
         let holder = self.locks.get(name).map(|lock| lock.holder.clone());
         let is_mine = holder.as_ref().is_some_and(|holder| holder.instance == *sender);
@@ -273,14 +279,14 @@ impl Object {
                     let holder = holder_of(sender);
                     let expires_ns = now_ns.saturating_add(*lease_ns);
                     self.locks.insert(name.into(), Lock { holder, expires_ns });
-                    Ok(Answer::Done)
+                    Ok(CallAnswer::Done)
                 }
             },
             Call::Unlock(_) if is_mine => {
                 self.locks.remove(name);
-                Ok(Answer::Done)
+                Ok(CallAnswer::Done)
             }
-            Call::Holder(_) => Ok(Answer::Holder(holder)),
+            Call::Holder(_) => Ok(CallAnswer::Holder(holder)),
             _ => Err(not_held()),
         }
     }

@@ -1,6 +1,6 @@
 //! The time of a simulation: which client runs, and when calls arrive at the store.
 
-use super::call::Answer;
+use super::call::CallAnswer;
 use super::client::Client;
 use super::faults::{Fate, Faults};
 use super::files::Directory;
@@ -39,7 +39,7 @@ struct State {
     number: u64,
     next_ticket: Ticket,
     on_the_way: BTreeMap<(u64, Ticket), Message>,
-    answers: BTreeMap<Ticket, Result<Answer>>,
+    answers: BTreeMap<Ticket, Result<CallAnswer>>,
     clients: BTreeMap<Instance, Condition>,
     /// The clients that have a thread in [`World::run`], and when each goes on.
     wakes: BTreeMap<Instance, u64>,
@@ -226,10 +226,14 @@ impl World {
     }
 
     /// Takes the answer to a call; `None` if there is none in time.
-    pub(super) fn take_answer(&self, client: &Instance, ticket: Ticket) -> Option<Result<Answer>> {
+    pub(super) fn take_answer(
+        &self,
+        client: &Instance,
+        ticket: Ticket,
+    ) -> Option<Result<CallAnswer>> {
         let mut state = self.shared.state.lock();
         let answer = state.answers.remove(&ticket);
-        if let Some(Ok(Answer::Epoch(epoch))) = &answer
+        if let Some(Ok(CallAnswer::Epoch(epoch))) = &answer
             && let Some(condition) = state.clients.get_mut(client)
         {
             condition.epoch = condition.epoch.max(*epoch);

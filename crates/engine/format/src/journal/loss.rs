@@ -1,6 +1,6 @@
 //! Telling the end of the journal from damage, and measuring what is lost.
 
-use super::reader::{Found, RingPage, Unreadable};
+use super::reader::{FoundCommit, RingPage, Unreadable};
 use super::{GivenUp, JournalReader, LostHistory, Replayed};
 use crate::error::FormatError;
 use crate::{COPIES, Commit, DiskRole, FlushMarks};
@@ -18,7 +18,7 @@ pub(super) struct Gaps {
 
 impl JournalReader<'_> {
     /// Notes that commits before `next` are lost.
-    pub(super) fn note_gap(&mut self, next: Option<&Found>, headers: &[Commit]) {
+    pub(super) fn note_gap(&mut self, next: Option<&FoundCommit>, headers: &[Commit]) {
         let Some(next) = next.map(|found| found.commit.header.number) else { return };
         if next == self.number {
             return;

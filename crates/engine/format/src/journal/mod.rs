@@ -14,7 +14,7 @@ use crate::{
 };
 use gemelo_disk::Disk;
 use loss::Gaps;
-use reader::{Found, Ring};
+use reader::{FoundCommit, Ring};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -183,7 +183,7 @@ impl JournalReader<'_> {
         mut apply: impl FnMut(ReplayedCommit) -> Result<(), E>,
     ) -> Result<Replayed, E> {
         while let Some(found) = self.next(at_loss)? {
-            let Found { commit, payload, is_mended, damaged_copies } = found;
+            let FoundCommit { commit, payload, is_mended, damaged_copies } = found;
             let number = commit.header.number;
             assert!(number >= self.number, "commit {number} does not come before {}", self.number);
             let decoded = decode_payload(self.ring.superblock, &commit.header, &payload);
@@ -231,7 +231,7 @@ impl JournalReader<'_> {
     }
 
     /// The next commit that can be replayed.
-    fn next(&mut self, at_loss: AtLoss) -> Result<Option<Found>, FormatError> {
+    fn next(&mut self, at_loss: AtLoss) -> Result<Option<FoundCommit>, FormatError> {
         let (number, starts) = (self.number, [self.head, 0]);
         let mut next = self.ring.commit_at_any(starts, number)?;
         if next.is_none() {
@@ -249,7 +249,11 @@ impl JournalReader<'_> {
     }
 
     /// The first commit from this number on that can be replayed.
-    fn first_after(&self, number: u64, headers: &[Commit]) -> Result<Option<Found>, FormatError> {
+    fn first_after(
+        &self,
+        number: u64,
+        headers: &[Commit],
+    ) -> Result<Option<FoundCommit>, FormatError> {
         let later = headers
             .iter()
             .map(|at| at.header)

@@ -19,7 +19,7 @@ const SCAN_BYTES: usize = 1 << 20;
 const MAX_UNREADABLE_PAGES: usize = MAX_DAMAGED_BYTES as usize / PAGE_BYTES + 1;
 
 /// A commit that was read.
-pub(super) struct Found {
+pub(super) struct FoundCommit {
     pub(super) commit: Commit,
     pub(super) payload: Vec<u8>,
     /// Neither copy was intact; the payload was put together from both.
@@ -67,7 +67,11 @@ impl Ring<'_> {
 
     /// The commit of this number at one of two places: the head, or the ring's start. One header
     /// is enough, because both copies are at the same place of their rings.
-    pub(super) fn commit_at_any(&self, starts: [u64; 2], number: u64) -> Result<Option<Found>> {
+    pub(super) fn commit_at_any(
+        &self,
+        starts: [u64; 2],
+        number: u64,
+    ) -> Result<Option<FoundCommit>> {
         for offset in starts {
             for ring in 0..COPIES {
                 let at = RingPage { ring, offset };
@@ -93,7 +97,11 @@ impl Ring<'_> {
     }
 
     /// The commit of this number wherever one of its headers was found.
-    pub(super) fn commit_anywhere(&self, number: u64, headers: &[Commit]) -> Result<Option<Found>> {
+    pub(super) fn commit_anywhere(
+        &self,
+        number: u64,
+        headers: &[Commit],
+    ) -> Result<Option<FoundCommit>> {
         for Commit { header, offset } in headers.iter().filter(|at| at.header.number == number) {
             if let Some(found) = self.commit_from(*offset, header)? {
                 return Ok(Some(found));
@@ -103,7 +111,7 @@ impl Ring<'_> {
     }
 
     /// The commit that begins at an offset: from a copy that is good, or put together from both.
-    fn commit_from(&self, offset: u64, header: &CommitHeader) -> Result<Option<Found>> {
+    fn commit_from(&self, offset: u64, header: &CommitHeader) -> Result<Option<FoundCommit>> {
         let room = self.regions.ring_bytes().saturating_sub(offset);
         let Some(bytes) = header.copy_bytes().filter(|bytes| *bytes <= room) else {
             return Ok(None);
@@ -125,7 +133,7 @@ impl Ring<'_> {
             }
         }
         let damaged_copies = bad.len();
-        let found = |payload, is_mended| Found { commit, payload, is_mended, damaged_copies };
+        let found = |payload, is_mended| FoundCommit { commit, payload, is_mended, damaged_copies };
         if let Some(payload) = good {
             return Ok(Some(found(payload, false)));
         }
@@ -217,7 +225,7 @@ impl Ring<'_> {
             headers.iter().map(|at| at.header.number).filter(|number| *number >= from).collect();
         for number in numbers {
             let Some(found) = self.commit_anywhere(number, headers)? else { continue };
-            let Found { commit, payload, .. } = found;
+            let FoundCommit { commit, payload, .. } = found;
             let decoded =
                 decode_payload(self.superblock, &commit.header, &payload).unwrap_or_default();
             for change in decoded.0 {

@@ -37,12 +37,12 @@ fn node_ref(pages: &Pages, at: NodeRef, bits: u128) -> Result<NodeRef> {
 }
 
 /// Merges sorted edits into a tree.
-struct Merge<'p> {
+struct EditsMerge<'p> {
     pages: &'p Pages,
     part: Part,
 }
 
-impl Merge<'_> {
+impl EditsMerge<'_> {
     /// Consumes the edits of keys before `end` and returns the node's entries with those edits
     /// made. The node's old page is retired.
     fn updated(
@@ -256,7 +256,7 @@ impl Layout for BTreeLayout {
         if edits.peek().is_none() {
             return Ok(*tree);
         }
-        Merge { pages, part }
+        EditsMerge { pages, part }
             .tree(tree, &mut (&mut edits as &mut dyn Iterator<Item = Entry>).peekable())
     }
 

@@ -2,7 +2,7 @@
 //! share are not looked at.
 
 use super::CachedBackend;
-use super::family::{Entries, Gains, Neighbours};
+use super::family::{Adjacent, Entries, Gains};
 use super::layer::{LEAF_LBNS, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
@@ -194,7 +194,7 @@ impl<L: Layout> CachedBackend<L> {
     /// The roots of a volume's map and of those of its neighbours from an LBN on, and the LBN from
     /// which on it may have others.
     fn roots(&self, id: VolumeId, from: u64) -> Result<(Trio<'_>, u64)> {
-        let Neighbours { volumes, end } = self.neighbours(id, from)?;
+        let Adjacent { volumes, end } = self.neighbours(id, from)?;
         let own = self.spot(id)?;
         let mut beside = [Spot::default(); 2];
         for (spot, volume) in beside.iter_mut().zip(volumes) {

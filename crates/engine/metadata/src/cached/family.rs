@@ -22,7 +22,7 @@ pub(super) struct Place {
 }
 
 /// The neighbours of a volume from an LBN on.
-pub(super) struct Neighbours {
+pub(super) struct Adjacent {
     /// The one before it and the one after it.
     pub(super) volumes: [Option<VolumeId>; 2],
     /// The LBN from which on there may be others.
@@ -115,7 +115,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// The neighbours of a volume at an LBN: the next volumes that have not left there.
-    pub(super) fn neighbours(&self, id: VolumeId, lbn: u64) -> Result<Neighbours> {
+    pub(super) fn neighbours(&self, id: VolumeId, lbn: u64) -> Result<Adjacent> {
         let place = self.volume(id)?.place;
         let mut end = u64::MAX;
         let mut nearest = |mut next: Option<VolumeId>, step: fn(&Place) -> Option<VolumeId>| {
@@ -131,7 +131,7 @@ impl<L: Layout> CachedBackend<L> {
         };
         let before = nearest(place.before, |place| place.before)?;
         let after = nearest(place.after, |place| place.after)?;
-        Ok(Neighbours { volumes: [before, after], end })
+        Ok(Adjacent { volumes: [before, after], end })
     }
 
     /// Returns whether a volume has no family.

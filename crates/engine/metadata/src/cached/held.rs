@@ -30,7 +30,7 @@ struct Held {
     missing: Vec<NodeRef>,
     /// What the next look waits for beside them.
     awaited: Vec<Awaited>,
-    found: Found,
+    found: FoundCandidates,
 }
 
 /// The place of a leaf, by the root of its array and its number there.
@@ -51,7 +51,7 @@ type Awaited = Box<dyn FnOnce()>;
 
 /// What an index in memory has for a list of hashes.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FoundCandidates {
     /// The number of checkpoints that had ended before.
     pub(super) checkpoints: u64,
     pub(super) hashes: Vec<u64>,
@@ -59,7 +59,7 @@ pub(super) struct Found {
     pub(super) pbns: Vec<(usize, u64)>,
 }
 
-impl Found {
+impl FoundCandidates {
     /// Adds what is known of hashes that are a part of the list, in its order. Returns `false` if
     /// they are not.
     fn add(&self, hashes: &[(usize, u64)], all: &mut Vec<(usize, u64)>) -> bool {
@@ -136,7 +136,7 @@ impl Drop for HeldPages {
             if held.holders == 0 {
                 held.pages.clear();
                 held.leaves.clear();
-                held.found = Found::default();
+                held.found = FoundCandidates::default();
                 held.forget_noted();
             }
         });
@@ -251,7 +251,7 @@ pub(super) fn wait_for(what: Awaited) {
 }
 
 /// Keeps what an index has for hashes, if this thread holds pages.
-pub(super) fn keep_found(found: Found) {
+pub(super) fn keep_found(found: FoundCandidates) {
     HELD.with_borrow_mut(|held| {
         if held.holders > 0 {
             held.found = found;

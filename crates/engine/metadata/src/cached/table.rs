@@ -23,13 +23,13 @@ const MEAN_ENTRIES: u64 = 256;
 pub(crate) struct TableLayout;
 
 /// New values, as changes of leaves.
-struct Values<'e> {
+struct ValueEdits<'e> {
     pages: &'e Pages,
     part: Part,
     edits: Peekable<std::slice::Iter<'e, (u64, u128)>>,
 }
 
-impl LeafEdits for Values<'_> {
+impl LeafEdits for ValueEdits<'_> {
     fn part(&self) -> Part {
         self.part
     }
@@ -211,7 +211,7 @@ impl Layout for TableLayout {
         if edits.is_empty() {
             return Ok(*tree);
         }
-        let mut values = Values { pages, part, edits: edits.iter().peekable() };
+        let mut values = ValueEdits { pages, part, edits: edits.iter().peekable() };
         array::update(pages, tree, last / part.array_entries() as u64, &mut values)
     }
 

@@ -33,7 +33,7 @@ use gemelo_format::Pbn;
 use memory::CacheMemory;
 use parts::{Locking, Part};
 use shard::Shard;
-use stats::Counts;
+use stats::CacheCounts;
 use std::ops::Range;
 
 /// Neighbouring PBNs whose contents share a lock: 1 << 6 of them.
@@ -58,7 +58,7 @@ pub(crate) struct ContentCache {
     capacity: usize,
     /// `true` if it is filled with what is read.
     takes_reads: bool,
-    counts: Counts,
+    counts: CacheCounts,
 }
 
 impl ContentCache {
@@ -81,7 +81,7 @@ impl ContentCache {
             block_bytes,
             capacity,
             takes_reads,
-            counts: Counts::default(),
+            counts: CacheCounts::default(),
         }
     }
 
@@ -111,14 +111,14 @@ impl ContentCache {
         self.parts.iter().map(Part::contents).sum()
     }
 
-    /// Counts contents that readers found, and did not find in memory.
+    /// CacheCounts contents that readers found, and did not find in memory.
     pub(crate) fn count(&self, hits: usize, misses: usize) {
         if !self.is_off() {
             self.counts.add(hits, misses);
         }
     }
 
-    /// Counts contents that readers waited for.
+    /// CacheCounts contents that readers waited for.
     pub(crate) fn count_awaited(&self, hits: usize, misses: usize) {
         self.counts.add_awaited(hits);
         self.counts.add(hits, misses);

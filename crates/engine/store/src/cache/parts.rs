@@ -25,9 +25,9 @@ impl Part {
     }
 
     /// Locks the shard, unless it is broken.
-    pub(super) fn lock(&self) -> Option<Locked<'_>> {
+    pub(super) fn lock(&self) -> Option<LockedShard<'_>> {
         let shard = self.shard.lock();
-        (!self.is_broken()).then_some(Locked { shard, part: self })
+        (!self.is_broken()).then_some(LockedShard { shard, part: self })
     }
 
     fn is_broken(&self) -> bool {
@@ -59,12 +59,12 @@ impl Part {
 }
 
 /// A locked shard. A panic breaks it.
-pub(super) struct Locked<'c> {
+pub(super) struct LockedShard<'c> {
     shard: MutexGuard<'c, Shard>,
     part: &'c Part,
 }
 
-impl Deref for Locked<'_> {
+impl Deref for LockedShard<'_> {
     type Target = Shard;
 
     fn deref(&self) -> &Shard {
@@ -72,13 +72,13 @@ impl Deref for Locked<'_> {
     }
 }
 
-impl DerefMut for Locked<'_> {
+impl DerefMut for LockedShard<'_> {
     fn deref_mut(&mut self) -> &mut Shard {
         &mut self.shard
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedShard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.part.is_broken.store(true, Ordering::Release);
@@ -90,7 +90,7 @@ impl Drop for Locked<'_> {
 /// The lock of one shard, held on while the next PBN has the same one.
 pub(super) struct Locking<'c> {
     cache: &'c ContentCache,
-    held: Option<Locked<'c>>,
+    held: Option<LockedShard<'c>>,
 }
 
 impl<'c> Locking<'c> {

@@ -30,11 +30,11 @@ const MAX_SPARE_TRIED: usize = 8;
 /// Contents for which the table has places from its first use on. A table of more grows when it has
 /// to, whatever size of the cache was asked for.
 const TABLE_PLACES: usize = 1 << 18;
-/// Counts of the changes of contents, each for the PBNs of some hashes.
+/// CacheCounts of the changes of contents, each for the PBNs of some hashes.
 const VERSIONS: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Queue {
+enum ShardQueue {
     Small,
     Main,
 }
@@ -45,7 +45,7 @@ struct Kept {
     pbn: Pbn,
     /// Tells it from earlier ones of its PBN.
     number: u64,
-    queue: Queue,
+    queue: ShardQueue,
     found: u8,
     slot: Slot,
 }
@@ -218,17 +218,17 @@ impl Shard {
         self.versions.iter_mut().for_each(|version| *version = version.wrapping_add(1));
     }
 
-    fn turns(&mut self, queue: Queue) -> &mut Turns {
+    fn turns(&mut self, queue: ShardQueue) -> &mut Turns {
         match queue {
-            Queue::Small => &mut self.small,
-            Queue::Main => &mut self.main,
+            ShardQueue::Small => &mut self.small,
+            ShardQueue::Main => &mut self.main,
         }
     }
 
     fn insert(&mut self, pbn: Pbn, slot: Slot, is_known: bool) {
         let number = self.next_number;
         self.next_number += 1;
-        let queue = if is_known { Queue::Main } else { Queue::Small };
+        let queue = if is_known { ShardQueue::Main } else { ShardQueue::Small };
         self.ghost.forget(pbn);
         if self.table.capacity() == 0 {
             // It seldom moves its contents to a larger table while others wait for the lock.
@@ -269,7 +269,7 @@ impl Shard {
         let mut passed_over = 0;
         while passed_over <= MAX_PASSED_OVER {
             let is_small = self.small.contents > self.most / SMALL_PART || self.main.contents == 0;
-            let queue = if is_small { Queue::Small } else { Queue::Main };
+            let queue = if is_small { ShardQueue::Small } else { ShardQueue::Main };
             let (pbn, number) = self.turns(queue).turns.pop_front()?;
             let is_it = |kept: &Kept| kept.pbn == pbn && kept.number == number;
             let Some(kept) = self.table.find_mut(hash(pbn), is_it) else { continue };
@@ -277,7 +277,7 @@ impl Shard {
             let is_last = passed_over == MAX_PASSED_OVER;
             if !is_in_use && (is_last || !has_another_turn(kept)) {
                 self.turns(queue).contents -= 1;
-                if queue == Queue::Small {
+                if queue == ShardQueue::Small {
                     self.ghost.note(pbn);
                 }
                 return self.remove(pbn, Some(number)).map(|kept| kept.slot);
@@ -295,7 +295,7 @@ impl Shard {
     /// Bounds the turns of contents that have gone.
     fn drop_stale_turns(&mut self) {
         let Self { table, small, main, .. } = self;
-        for (turns, queue) in [(small, Queue::Small), (main, Queue::Main)] {
+        for (turns, queue) in [(small, ShardQueue::Small), (main, ShardQueue::Main)] {
             if turns.turns.len() > 2 * turns.contents + MAX_PASSED_OVER {
                 turns.turns.retain(|(pbn, number)| {
                     let is_it = |kept: &Kept| kept.pbn == *pbn && kept.number == *number;
@@ -309,14 +309,14 @@ impl Shard {
 /// Returns whether a content whose turn it is stays, and counts that down.
 fn has_another_turn(kept: &mut Kept) -> bool {
     match kept.queue {
-        Queue::Small => {
+        ShardQueue::Small => {
             let is_often = kept.found >= OFTEN;
             if is_often {
-                (kept.queue, kept.found) = (Queue::Main, 0);
+                (kept.queue, kept.found) = (ShardQueue::Main, 0);
             }
             is_often
         }
-        Queue::Main => {
+        ShardQueue::Main => {
             let was_found = kept.found > 0;
             kept.found = kept.found.saturating_sub(1);
             was_found

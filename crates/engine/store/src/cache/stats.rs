@@ -42,13 +42,13 @@ impl Add for ContentCacheStats {
 
 /// The counts behind [`ContentCacheStats`].
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct CacheCounts {
     hits: AtomicU64,
     misses: AtomicU64,
     awaited: AtomicU64,
 }
 
-impl Counts {
+impl CacheCounts {
     pub(super) fn add(&self, hits: usize, misses: usize) {
         if hits > 0 {
             self.hits.fetch_add(hits as u64, Ordering::Relaxed);

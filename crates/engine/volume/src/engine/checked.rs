@@ -36,7 +36,7 @@ pub(super) enum Waiting {
 
 /// The source from which contents were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum ReadSource {
     /// In memory or on the disk. A wrong content must not stay in the cache.
     Any,
     /// On the medium. The cache may have what the medium has lost.
@@ -120,7 +120,7 @@ impl<'a> BlockReads<'a> {
                 continue;
             }
             let done = match reader.tuning.verify_reads {
-                true => reader.check_read((volume, Source::Any), wanted, &mut read),
+                true => reader.check_read((volume, ReadSource::Any), wanted, &mut read),
                 false if read.outcome.is_ok() => Ok(()),
                 false => reader.read_whole(volume, wanted, &mut read),
             };
@@ -204,7 +204,8 @@ impl Reader {
         wanted: &[Wanted],
         buffers: impl Iterator<Item = &'b mut [u8]>,
     ) -> Vec<Result<()>> {
-        self.read_and_check((volume, Source::Any), wanted, buffers, |reads| self.data.read(reads))
+        let read = |reads: &mut [ContentRead<'_>]| self.data.read(reads);
+        self.read_and_check((volume, ReadSource::Any), wanted, buffers, read)
     }
 
     /// Reads blocks as [`Self::read_blocks`] does, but from the medium.
@@ -215,12 +216,12 @@ impl Reader {
         buffers: impl Iterator<Item = &'b mut [u8]>,
     ) -> Vec<Result<()>> {
         let read = |reads: &mut [ContentRead<'_>]| self.data.read_medium(reads);
-        self.read_and_check((volume, Source::Medium), wanted, buffers, read)
+        self.read_and_check((volume, ReadSource::Medium), wanted, buffers, read)
     }
 
     fn read_and_check<'b>(
         &self,
-        (volume, source): (VolumeId, Source),
+        (volume, source): (VolumeId, ReadSource),
         wanted: &[Wanted],
         buffers: impl Iterator<Item = &'b mut [u8]>,
         read: impl FnOnce(&mut [ContentRead<'_>]),
@@ -241,14 +242,14 @@ impl Reader {
     /// Compares a block that was read with its checksum, and reads it again if it fails.
     fn check_read(
         &self,
-        (volume, source): (VolumeId, Source),
+        (volume, source): (VolumeId, ReadSource),
         wanted: Wanted,
         read: &mut ContentRead<'_>,
     ) -> Result<()> {
         if read.outcome.is_ok() && self.seed.of_content(read.buffer) == wanted.checksum {
             return Ok(());
         }
-        if source == Source::Any {
+        if source == ReadSource::Any {
             self.data.forget_cached(wanted.pbn);
         }
         self.read_again(volume, wanted, read.buffer)

@@ -46,7 +46,7 @@ impl Engine {
         let all = self.data.undiscarded_blocks() + self.data.unswept_blocks();
         monitor.begin("Giving back free space", Unit::Items, Some(all));
         let pace = Pace::new(self, max_bytes_per_s, stop);
-        let mut pass = Pass { engine: self, monitor, pace, discarded_blocks: 0 };
+        let mut pass = CollectorPass { engine: self, monitor, pace, discarded_blocks: 0 };
         pass.discard_freed()?;
         pass.sweep()?;
         let discarded_blocks = pass.discarded_blocks;
@@ -116,14 +116,14 @@ impl Collector {
 }
 
 /// A pass of the collector as a command.
-struct Pass<'e> {
+struct CollectorPass<'e> {
     engine: &'e Engine,
     monitor: &'e dyn Monitor,
     pace: Pace<'e>,
     discarded_blocks: u64,
 }
 
-impl Pass<'_> {
+impl CollectorPass<'_> {
     /// Gives the space of blocks back that were freed since the pool was opened, at most as many as
     /// there are now: further ones may be freed all the time.
     fn discard_freed(&mut self) -> Result<()> {

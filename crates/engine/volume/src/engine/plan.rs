@@ -17,7 +17,7 @@ use gemelo_metadata::{KnownBlock, Record};
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum BlockFate {
     /// The block's request has failed already.
     Failed,
     /// The block has this content already.
@@ -53,7 +53,7 @@ pub(super) struct Tally {
 
 /// A block that the index has for a content.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct KnownContent {
     pbn: Pbn,
     record: Record,
     /// `true` if its content is the same, by comparison or because the fingerprint proves it.
@@ -71,8 +71,8 @@ struct Block<'p> {
     fingerprint: Fingerprint,
     /// The place at the look-up.
     place: MapEntry,
-    found: Option<Found>,
-    step: Step,
+    found: Option<KnownContent>,
+    step: BlockFate,
     /// The checksum of a content that gets a map entry.
     checksum: Option<Checksum>,
     is_done: bool,
@@ -81,20 +81,20 @@ struct Block<'p> {
 impl<'p> Block<'p> {
     /// The comparison that the block needs with the one that the index has.
     fn to_compare(&self) -> Option<FingerprintMatch<'p>> {
-        let Found { pbn, record, .. } = self.found?;
-        let is_asked = self.step != Step::Failed && !self.is_zero && !record.is_suspect;
+        let KnownContent { pbn, record, .. } = self.found?;
+        let is_asked = self.step != BlockFate::Failed && !self.is_zero && !record.is_suspect;
         let (fingerprint, content) = (self.fingerprint, self.content);
         is_asked.then_some(FingerprintMatch { pbn, fingerprint, content })
     }
 
     fn has_fingerprint(&self, mode: DedupMode) -> bool {
-        mode == DedupMode::Inline && self.step != Step::Failed && !self.is_zero
+        mode == DedupMode::Inline && self.step != BlockFate::Failed && !self.is_zero
     }
 
     /// The PBN to which the content is written.
     const fn target(&self) -> Option<Pbn> {
         match self.step {
-            Step::Heal(pbn) | Step::Store(pbn) => Some(pbn),
+            BlockFate::Heal(pbn) | BlockFate::Store(pbn) => Some(pbn),
             _ => None,
         }
     }
@@ -102,7 +102,7 @@ impl<'p> Block<'p> {
     /// The PBN that was allocated to the block.
     const fn taken(&self) -> Option<Pbn> {
         match self.step {
-            Step::Store(pbn) | Step::Lost(pbn) => Some(pbn),
+            BlockFate::Store(pbn) | BlockFate::Lost(pbn) => Some(pbn),
             _ => None,
         }
     }
@@ -121,12 +121,12 @@ impl<'p> Plan<'p> {
         let mut patched = 0;
         let block = |item: &&'p Item<'a>| {
             let (content, base, step) = match &item.source {
-                Source::Whole(content) => (*content, None, Step::Fresh),
+                Source::Whole(content) => (*content, None, BlockFate::Fresh),
                 Source::Part(..) | Source::ZeroPart(_) => {
                     patched += 1;
                     match patches.get(patched - 1) {
-                        Some((base, content)) => (content, Some(base), Step::Fresh),
-                        None => (&[][..], None, Step::Failed),
+                        Some((base, content)) => (content, Some(base), BlockFate::Fresh),
+                        None => (&[][..], None, BlockFate::Failed),
                     }
                 }
             };
@@ -179,7 +179,8 @@ impl<'p> Plan<'p> {
         self.version = version;
         let is_equal = writer.reader.proves_equality();
         for (block, (place, known)) in self.blocks.iter_mut().zip(places.into_iter().zip(found)) {
-            block.found = known.map(|KnownBlock { pbn, record }| Found { pbn, record, is_equal });
+            block.found =
+                known.map(|KnownBlock { pbn, record }| KnownContent { pbn, record, is_equal });
             block.place = place;
         }
         Ok(())
@@ -193,11 +194,14 @@ impl<'p> Plan<'p> {
     pub(super) fn take_checksums(&mut self, writer: &Writer) {
         for block in &mut self.blocks {
             block.checksum = match block.step {
-                Step::Fresh | Step::Share(_) | Step::Heal(_) | Step::Follow(_) => {
-                    Some(writer.seed.of_content(block.content))
+                BlockFate::Fresh
+                | BlockFate::Share(_)
+                | BlockFate::Heal(_)
+                | BlockFate::Follow(_) => Some(writer.seed.of_content(block.content)),
+                BlockFate::Failed | BlockFate::Retry | BlockFate::Unchanged | BlockFate::Unmap => {
+                    None
                 }
-                Step::Failed | Step::Retry | Step::Unchanged | Step::Unmap => None,
-                Step::Store(_) | Step::Lost(_) => {
+                BlockFate::Store(_) | BlockFate::Lost(_) => {
                     assert!(block.checksum.is_some(), "a content is written before its checksum");
                     block.checksum
                 }
@@ -233,26 +237,27 @@ impl<'p> Plan<'p> {
     }
 
     /// Decides on one block. `leaders` has the first block of each content in the list.
-    fn step(&self, writer: &Writer, at: usize, leaders: &mut HashTable<usize>) -> Step {
+    fn step(&self, writer: &Writer, at: usize, leaders: &mut HashTable<usize>) -> BlockFate {
         let must_compare = !writer.reader.proves_equality();
-        let Some(block) = self.blocks.get(at).filter(|block| block.step != Step::Failed) else {
-            return Step::Failed;
+        let Some(block) = self.blocks.get(at).filter(|block| block.step != BlockFate::Failed)
+        else {
+            return BlockFate::Failed;
         };
         if block.is_zero {
             let is_there = block.place == MapEntry::Unmapped;
-            return if is_there { Step::Unchanged } else { Step::Unmap };
+            return if is_there { BlockFate::Unchanged } else { BlockFate::Unmap };
         }
         if block.fingerprint.is_none() {
-            return Step::Fresh;
+            return BlockFate::Fresh;
         }
-        if let Some(Found { pbn, record, is_equal: true }) = block.found
+        if let Some(KnownContent { pbn, record, is_equal: true }) = block.found
             && !record.is_suspect
         {
             if block.place.pbn() == Some(pbn) {
-                return Step::Unchanged;
+                return BlockFate::Unchanged;
             }
             if record.references < self.max_references {
-                return Step::Share(pbn);
+                return BlockFate::Share(pbn);
             }
         }
         let fingerprint = block.fingerprint;
@@ -262,17 +267,21 @@ impl<'p> Plan<'p> {
             assert!(*leader < at, "a block follows an earlier one");
             let is_equal =
                 self.blocks.get(*leader).is_some_and(|leader| leader.content == block.content);
-            return if !must_compare || is_equal { Step::Follow(*leader) } else { Step::Fresh };
+            return if !must_compare || is_equal {
+                BlockFate::Follow(*leader)
+            } else {
+                BlockFate::Fresh
+            };
         }
         let low = |leader: &usize| of_leader(leader).map_or(0, Fingerprint::low);
         leaders.insert_unique(fingerprint.low(), at, low);
-        self.healable(writer, block, must_compare).map_or(Step::Fresh, Step::Heal)
+        self.healable(writer, block, must_compare).map_or(BlockFate::Fresh, BlockFate::Heal)
     }
 
     /// Returns the suspect block that has this block's content, if that may be written there again.
     /// Equal fingerprints have to be enough proof, because a damaged content cannot be compared.
     fn healable(&self, writer: &Writer, block: &Block<'p>, must_compare: bool) -> Option<Pbn> {
-        let Found { pbn, record, .. } = block.found?;
+        let KnownContent { pbn, record, .. } = block.found?;
         let is_shareable = record.references < self.max_references;
         let is_right = record.is_suspect && is_shareable && !must_compare;
         (is_right && !writer.healer.is_unwritable(pbn)).then_some(pbn)
@@ -283,6 +292,6 @@ impl<'p> Plan<'p> {
     }
 
     pub(super) fn fresh_blocks(&self) -> usize {
-        self.blocks.iter().filter(|block| block.step == Step::Fresh).count()
+        self.blocks.iter().filter(|block| block.step == BlockFate::Fresh).count()
     }
 }

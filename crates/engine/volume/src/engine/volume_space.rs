@@ -19,7 +19,7 @@ use crate::engine::data::DataPath;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
-use blocks::{BlockTally, Owner};
+use blocks::{BlockTally, ContentOwner};
 use gemelo_base::StopFlag;
 use gemelo_format::{Lbn, MapEntry, Pbn, Superblock};
 use schemars::JsonSchema;
@@ -88,7 +88,7 @@ fn ratio(logical: u64, physical: u64) -> f64 {
 
 /// A reference of a volume to a block.
 #[derive(Debug, Clone, Copy)]
-struct Reference {
+struct CountedReference {
     pbn: Pbn,
     /// The block's reference count.
     count: u32,
@@ -120,7 +120,7 @@ impl Accountant {
         let mut space = VolumeSpace::default();
         let mut blocks = BlockTally::default();
         for window in windows(self.superblock.pbn_end(data_blocks), COUNTED_BLOCKS) {
-            let mut tally = Tally::new(window.clone());
+            let mut tally = VolumeTally::new(window.clone());
             self.each_reference((name, &volume), stop, &mut |reference| tally.add(reference))?;
             space.exclusive_blocks += tally.exclusive;
             space.shared_blocks += tally.distinct - tally.exclusive;
@@ -148,9 +148,9 @@ impl Accountant {
         };
         let mut blocks = BlockTally::default();
         for window in windows(self.superblock.pbn_end(totals.data_blocks), MARKED_BLOCKS) {
-            let mut marks = Marks::new(window.clone());
+            let mut marks = ReferredBlocks::new(window.clone());
             for (name, volume) in &volumes {
-                let mark = &mut |reference: Reference| marks.add(reference.pbn);
+                let mark = &mut |reference: CountedReference| marks.add(reference.pbn);
                 match self.each_reference((name, volume), stop, mark) {
                     // A volume that was removed meanwhile has no references left.
                     Err(VolumeError::NoSuchVolume { .. }) => {}
@@ -176,7 +176,7 @@ impl Accountant {
         &self,
         (name, volume): (&str, &VolumeShared),
         stop: &StopFlag,
-        each: &mut dyn FnMut(Reference),
+        each: &mut dyn FnMut(CountedReference),
     ) -> Result<()> {
         let (mut next, mut found) = (Some(Lbn(0)), Vec::new());
         while let Some(from) = next {
@@ -203,7 +203,7 @@ impl Accountant {
         &self,
         volume: &VolumeShared,
         from: Lbn,
-        found: &mut Vec<Reference>,
+        found: &mut Vec<CountedReference>,
     ) -> Result<Option<Lbn>> {
         let Some(first) = self.log.next_mapped(volume.id(), from, END)? else { return Ok(None) };
         let next = first.0.saturating_add(PIECE_BLOCKS);
@@ -216,7 +216,7 @@ impl Accountant {
             let stored = lbns.iter().zip(&places).filter(|(_, place)| place.pbn().is_some());
             let reference = |((lbn, _), (pbn, count)): ((&Lbn, _), (&Pbn, u32))| {
                 let is_in_shared_part = state.backend().is_in_shared_part(volume.id(), *lbn);
-                Reference { pbn: *pbn, count, is_in_shared_part }
+                CountedReference { pbn: *pbn, count, is_in_shared_part }
             };
             Ok(stored.zip(pbns.iter().zip(counts)).map(reference).collect::<Vec<_>>())
         })?;
@@ -241,7 +241,7 @@ fn place_in(window: &Range<u64>, pbn: Pbn) -> Option<usize> {
 }
 
 /// References of one volume to the blocks of a window.
-struct Tally {
+struct VolumeTally {
     window: Range<u64>,
     /// References found of each block, or one of the marks `MANY`, `SHARED` and `EXCLUSIVE`.
     found: Vec<u8>,
@@ -253,8 +253,8 @@ struct Tally {
     exclusive: u64,
 }
 
-impl Tally {
-    /// Marks a block whose count of references found is in `many`.
+impl VolumeTally {
+    /// ReferredBlocks a block whose count of references found is in `many`.
     const MANY: u8 = 253;
     /// The block is known to be shared; further references change nothing.
     const SHARED: u8 = 254;
@@ -266,8 +266,8 @@ impl Tally {
         Self { window, found: vec![0; blocks], many: HashMap::new(), distinct: 0, exclusive: 0 }
     }
 
-    fn add(&mut self, reference: Reference) {
-        let Reference { pbn, count, is_in_shared_part } = reference;
+    fn add(&mut self, reference: CountedReference) {
+        let CountedReference { pbn, count, is_in_shared_part } = reference;
         let at = place_in(&self.window, pbn);
         let Some(found) = at.and_then(|at| self.found.get_mut(at)) else { return };
         if matches!(*found, Self::SHARED | Self::EXCLUSIVE) {
@@ -291,25 +291,25 @@ impl Tally {
     }
 
     /// The owner of a content of the window.
-    fn owner(&self, pbn: Pbn) -> Owner {
+    fn owner(&self, pbn: Pbn) -> ContentOwner {
         let found = place_in(&self.window, pbn).and_then(|at| self.found.get(at));
         match found.copied() {
-            None | Some(0) => Owner::Others,
-            Some(Self::EXCLUSIVE) => Owner::Alone,
-            Some(_) => Owner::Shared,
+            None | Some(0) => ContentOwner::Others,
+            Some(Self::EXCLUSIVE) => ContentOwner::Alone,
+            Some(_) => ContentOwner::Shared,
         }
     }
 }
 
 /// Blocks of a window that volumes refer to.
-struct Marks {
+struct ReferredBlocks {
     window: Range<u64>,
     words: Vec<u64>,
     references: u64,
     distinct: u64,
 }
 
-impl Marks {
+impl ReferredBlocks {
     fn new(window: Range<u64>) -> Self {
         let words = usize::try_from((window.end - window.start).div_ceil(64)).unwrap_or(0);
         Self { window, words: vec![0; words], references: 0, distinct: 0 }
@@ -325,10 +325,10 @@ impl Marks {
     }
 
     /// The owner of a content of the window: the volumes whose references were added, or others.
-    fn owner(&self, pbn: Pbn) -> Owner {
+    fn owner(&self, pbn: Pbn) -> ContentOwner {
         let at = place_in(&self.window, pbn).unwrap_or(usize::MAX);
         let is_marked = self.words.get(at / 64).is_some_and(|word| word & 1 << (at % 64) != 0);
-        if is_marked { Owner::Alone } else { Owner::Others }
+        if is_marked { ContentOwner::Alone } else { ContentOwner::Others }
     }
 }
 
@@ -362,11 +362,11 @@ mod tests {
             let expected = own.iter().filter(|entry| is_exclusive(*entry)).count() as u64;
             let (mut distinct, mut exclusive, mut marked) = (0, 0, (0, 0));
             for window in windows(data_blocks, 16) {
-                let mut tally = Tally::new(window.clone());
-                let mut marks = Marks::new(window);
+                let mut tally = VolumeTally::new(window.clone());
+                let mut marks = ReferredBlocks::new(window);
                 for (pbn, is_in_shared_part) in &references {
                     let count = own[&pbn.number()].0 + foreign[pbn.number() as usize];
-                    tally.add(Reference {
+                    tally.add(CountedReference {
                         pbn: *pbn,
                         count,
                         is_in_shared_part: *is_in_shared_part,

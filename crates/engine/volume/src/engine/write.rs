@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 const MAX_PASSES: u32 = 10_000;
 
 /// The end of a pass.
-enum Pass<'i, 'a> {
+enum PassEnd<'i, 'a> {
     /// All blocks were done except these, which another write has overtaken.
     Overtaken(Vec<&'i Item<'a>>),
     /// Nothing was done, because fewer blocks than this number are free.
@@ -97,8 +97,8 @@ impl Writer {
                 std::thread::yield_now();
             }
             match self.pass(volume, &left, failed) {
-                Ok(Pass::Overtaken(items)) => left = items,
-                Ok(Pass::Full(wanted)) => match self.reclaimer.reclaim(wanted) {
+                Ok(PassEnd::Overtaken(items)) => left = items,
+                Ok(PassEnd::Full(wanted)) => match self.reclaimer.reclaim(wanted) {
                     Ok(free) if free >= wanted => {}
                     Ok(free) => left = self.with_little_room(volume, (&left, free), failed),
                     Err(error) => return all(failed, &left, &error),
@@ -127,9 +127,9 @@ impl Writer {
         let mut again = Vec::new();
         for part in items.chunks(free.max(1)) {
             match self.pass(volume, part, failed) {
-                Ok(Pass::Overtaken(items)) => again.extend(items),
-                Ok(Pass::Full(_)) if free > 0 => again.extend(part),
-                Ok(Pass::Full(_)) => part.iter().for_each(|item| failed(item.request, &full)),
+                Ok(PassEnd::Overtaken(items)) => again.extend(items),
+                Ok(PassEnd::Full(_)) if free > 0 => again.extend(part),
+                Ok(PassEnd::Full(_)) => part.iter().for_each(|item| failed(item.request, &full)),
                 Err(error) => part.iter().for_each(|item| failed(item.request, &error)),
             }
         }
@@ -141,7 +141,7 @@ impl Writer {
         volume: &VolumeShared,
         items: &[&'i Item<'a>],
         failed: &mut Failed<'_>,
-    ) -> Result<Pass<'i, 'a>> {
+    ) -> Result<PassEnd<'i, 'a>> {
         // The pin keeps all blocks that are looked up here from being reused before the end of the
         // pass.
         let _pin = self.data.pin();
@@ -157,7 +157,7 @@ impl Writer {
         let wanted = plan.fresh_blocks();
         let near = self.near.places(volume, &plan);
         let taken = self.data.take(&plan.fresh_contents(), volume.compression(), &near)?;
-        let Some((taken, _taken)) = taken else { return Ok(Pass::Full(wanted)) };
+        let Some((taken, _taken)) = taken else { return Ok(PassEnd::Full(wanted)) };
         let ticket = self.ticket_of(mode, &taken);
         plan.place(&taken);
         plan.write(self, ticket, failed);
@@ -183,7 +183,7 @@ impl Writer {
         add(&volume.counters().patch_retries, made.overtaken.len() as u64);
         add(&volume.counters().cow_shared_blocks, made.cow_shared);
         let overtaken = made.overtaken.into_iter();
-        Ok(Pass::Overtaken(overtaken.filter_map(|at| items.get(at).copied()).collect()))
+        Ok(PassEnd::Overtaken(overtaken.filter_map(|at| items.get(at).copied()).collect()))
     }
 
     /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
@@ -194,8 +194,8 @@ impl Writer {
 
     /// Makes the planned changes whose assumptions still hold. Each block is done or overtaken, or
     /// its request has failed.
-    fn make_changes(&self, volume: &VolumeShared, plan: &mut Plan<'_>) -> Result<Made> {
-        let (mut made, mut scratch) = (Made::default(), Scratch::default());
+    fn make_changes(&self, volume: &VolumeShared, plan: &mut Plan<'_>) -> Result<Changed> {
+        let (mut made, mut scratch) = (Changed::default(), Scratch::default());
         let mut state = self.log.write();
         let is_known_now = plan.stored_meanwhile(&state)?;
         let freed_before = is_known_now.is_none().then(|| state.freed_blocks());
@@ -290,7 +290,7 @@ impl Writer {
 
 /// The outcome of a plan.
 #[derive(Default)]
-struct Made {
+struct Changed {
     /// Numbers of the blocks that another write has overtaken.
     overtaken: Vec<usize>,
     /// PBNs that were taken and not needed.

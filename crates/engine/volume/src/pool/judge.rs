@@ -20,7 +20,7 @@ const CONTENT_BYTES: u64 = size_of::<Expected>() as u64;
 /// The extent of a look at the contents.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
-    /// Look at all contents.
+    /// Judged at all contents.
     pub(super) data: bool,
     /// Memory for contents that are judged at once. With less, the maps are read more often.
     pub(super) memory_bytes: u64,
@@ -123,7 +123,7 @@ fn keep_first(contents: &mut Vec<Expected>, most: usize) -> Option<u64> {
 }
 
 /// The finding about a block of a volume.
-enum Look {
+enum Judged {
     Lost,
     Good,
     /// The content is good, and this is its fingerprint, which the records lack or have wrong.
@@ -231,9 +231,9 @@ impl Judge {
             let (mut lost, mut is_good) = (Vec::new(), false);
             for expected in of_block {
                 match self.look_at(recovered, *expected)? {
-                    Look::Lost => lost.push(*expected),
-                    Look::Good => is_good = true,
-                    Look::Computed(fingerprint) => {
+                    Judged::Lost => lost.push(*expected),
+                    Judged::Good => is_good = true,
+                    Judged::Computed(fingerprint) => {
                         is_good = true;
                         assessment.computed.insert(expected.pbn, fingerprint);
                     }
@@ -256,10 +256,10 @@ impl Judge {
     }
 
     /// Looks at a content.
-    fn look_at(&mut self, recovered: &Recovered, expected: Expected) -> Result<Look> {
+    fn look_at(&mut self, recovered: &Recovered, expected: Expected) -> Result<Judged> {
         let (backend, pbn) = (&*recovered.backend, expected.pbn);
         if self.is_absent(recovered, pbn) {
-            return Ok(Look::Lost);
+            return Ok(Judged::Lost);
         }
         let is_record_lost = backend.is_record_lost(pbn);
         let doubtful = match recovered.has_lost_history || self.checks_records {
@@ -280,9 +280,9 @@ impl Judge {
             None => self.judge(expected, needs_fingerprint),
         };
         Ok(match verdict.fingerprint.filter(|_| needs_fingerprint) {
-            _ if !verdict.is_good => Look::Lost,
-            Some(right) if doubtful != Some(right) => Look::Computed(right),
-            _ => Look::Good,
+            _ if !verdict.is_good => Judged::Lost,
+            Some(right) if doubtful != Some(right) => Judged::Computed(right),
+            _ => Judged::Good,
         })
     }
 

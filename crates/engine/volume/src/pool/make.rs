@@ -42,7 +42,7 @@ impl NewPool {
     /// holds data, or if the files cannot be made. A failure leaves nothing behind.
     pub fn make(path: &Path, options: &PoolOptions) -> Result<Self> {
         options.check()?;
-        let places = Places::check(path, options)?;
+        let places = DiskPlaces::check(path, options)?;
         let mut made = Made::default();
         let disks = places.take(&mut made)?;
         Pool::format(&disks, options)?;
@@ -69,14 +69,14 @@ impl Pool {
 }
 
 /// The places of a pool's disks. Each is a path elsewhere, or `None` for a file of the directory.
-struct Places<'a> {
+struct DiskPlaces<'a> {
     directory: &'a Path,
     options: &'a PoolOptions,
     data: Option<PathBuf>,
     metadata: Option<PathBuf>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> DiskPlaces<'a> {
     /// Makes all checks that need nothing to be made.
     fn check(directory: &'a Path, options: &'a PoolOptions) -> Result<Self> {
         for name in [METADATA, DATA] {

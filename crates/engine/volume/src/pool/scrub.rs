@@ -136,7 +136,7 @@ impl Pool {
 }
 
 /// Blocks of a volume that were looked up at once.
-struct Chunk<'e> {
+struct LookedUp<'e> {
     /// Keeps the blocks from being given to other contents.
     _pin: Pin<'e>,
     volume: VolumeId,
@@ -207,7 +207,7 @@ impl<'e> Scrub<'e> {
     fn walk(
         &mut self,
         volume: &VolumeShared,
-        mut work: impl FnMut(&mut Self, &Chunk<'_>) -> Result<usize>,
+        mut work: impl FnMut(&mut Self, &LookedUp<'_>) -> Result<usize>,
     ) -> Result<()> {
         let mut from = Lbn(0);
         while let Some(chunk) = look_up_stored(self.engine, volume, from)? {
@@ -221,7 +221,7 @@ impl<'e> Scrub<'e> {
     }
 
     /// Checks the contents of a chunk that were not checked yet.
-    fn check(&mut self, name: &str, chunk: &Chunk<'_>) -> Result<usize> {
+    fn check(&mut self, name: &str, chunk: &LookedUp<'_>) -> Result<usize> {
         let (mut new, known): (Vec<Stored>, Vec<Stored>) =
             chunk.stored.iter().partition(|stored| self.seen.insert(stored.wanted.pbn.number()));
         // Blocks that lie side by side are read together.
@@ -343,7 +343,7 @@ impl<'e> Scrub<'e> {
     }
 
     /// Reads the copies of damaged contents in a chunk, and heals from them.
-    fn heal_from(&mut self, wounds: &mut Wounds, chunk: &Chunk<'_>) -> Result<usize> {
+    fn heal_from(&mut self, wounds: &mut Wounds, chunk: &LookedUp<'_>) -> Result<usize> {
         let mut content = vec![0; self.engine.data.block_bytes()];
         let mut read = 0;
         for Stored { wanted, .. } in &chunk.stored {
@@ -421,7 +421,7 @@ fn look_up_stored<'e>(
     engine: &'e Engine,
     volume: &VolumeShared,
     from: Lbn,
-) -> Result<Option<Chunk<'e>>> {
+) -> Result<Option<LookedUp<'e>>> {
     // The pin comes before the look-up, so no block is given to another content between them.
     let pin = engine.data.pin();
     // The gate keeps the volume from being removed while it is looked up. Nobody waits for it
@@ -447,5 +447,5 @@ fn look_up_stored<'e>(
     })?;
     let stored = wanted.into_iter().zip(records);
     let stored = stored.map(|(wanted, record)| Stored { wanted, record }).collect();
-    Ok(Some(Chunk { _pin: pin, volume: id, next: Lbn(next), stored }))
+    Ok(Some(LookedUp { _pin: pin, volume: id, next: Lbn(next), stored }))
 }

@@ -35,9 +35,9 @@ pub(super) fn set_apart(
     let mut displaced = Vec::new();
     for (pbn, form) in forms {
         match images.put_back(pbn, &form) {
-            Fate::PutBack => continue,
-            Fate::Needless => {}
-            Fate::Displaced(content, checksum) => {
+            JournalFate::PutBack => continue,
+            JournalFate::Needless => {}
+            JournalFate::Displaced(content, checksum) => {
                 displaced.push(Displaced { expected: Expected { pbn, checksum }, content });
             }
         }
@@ -47,7 +47,7 @@ pub(super) fn set_apart(
 }
 
 /// The fate of a content in the journal.
-enum Fate {
+enum JournalFate {
     PutBack,
     /// No map expects it.
     Needless,
@@ -122,28 +122,30 @@ impl Images {
     }
 
     /// Puts a content back, if that destroys none of those that are there.
-    fn put_back(&mut self, pbn: Pbn, form: &[u8]) -> Fate {
-        let Some(content) = self.store.content_of_form(pbn, form) else { return Fate::Needless };
+    fn put_back(&mut self, pbn: Pbn, form: &[u8]) -> JournalFate {
+        let Some(content) = self.store.content_of_form(pbn, form) else {
+            return JournalFate::Needless;
+        };
         let checksum = self.seed.of_content(&content);
         match self.kept.get(&pbn) {
-            _ if !self.expects(pbn, checksum) => return Fate::Needless,
+            _ if !self.expects(pbn, checksum) => return JournalFate::Needless,
             // What was read may be in the page cache alone.
-            Some(there) if *there == checksum => return Fate::PutBack,
-            Some(_) => return Fate::Displaced(content, checksum),
+            Some(there) if *there == checksum => return JournalFate::PutBack,
+            Some(_) => return JournalFate::Displaced(content, checksum),
             None => {}
         }
         let read = |number: u32| self.bytes.get(&number).cloned();
         let patched = PackedStore::patched(self.block_bytes, (pbn, form), &read);
-        let Ok(patched) = patched else { return Fate::Displaced(content, checksum) };
+        let Ok(patched) = patched else { return JournalFate::Displaced(content, checksum) };
         let patched: BTreeMap<u32, Vec<u8>> = patched.into_iter().collect();
         let stays =
             |(other, there): (&Pbn, &Checksum)| self.checksum_of(*other, &patched) == Some(*there);
         if self.checksum_of(pbn, &patched) != Some(checksum) || !self.kept.iter().all(stays) {
-            return Fate::Displaced(content, checksum);
+            return JournalFate::Displaced(content, checksum);
         }
         self.bytes.extend(patched);
         self.kept.insert(pbn, checksum);
-        Fate::PutBack
+        JournalFate::PutBack
     }
 }
 

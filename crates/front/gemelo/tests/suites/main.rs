@@ -42,6 +42,7 @@ mod hosts;
 mod killed;
 mod members;
 mod metrics;
+mod names;
 mod outputs;
 mod packaging;
 mod places;

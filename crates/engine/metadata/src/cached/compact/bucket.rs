@@ -23,7 +23,7 @@ pub(super) const fn bits_of(pbn: u64) -> u32 {
 
 /// An entry of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct BucketEntry {
     /// The bits of the hash that do not follow from the bucket.
     pub(super) rest: u64,
     pub(super) pbn: u64,
@@ -71,7 +71,7 @@ impl Shape {
     }
 
     /// Packs the tag and the PBN of an entry, whose PBN has no more bits than those of the shape.
-    fn packed(self, entry: Entry) -> u64 {
+    fn packed(self, entry: BucketEntry) -> u64 {
         assert!(bits_of(entry.pbn) <= self.pbn_bits, "a PBN does not reach into the tag");
         let tag = entry.rest & ((1 << self.tag_bits) - 1);
         tag << self.pbn_bits | entry.pbn
@@ -128,7 +128,7 @@ pub(super) fn candidates(
 }
 
 /// The index of an entry in its run, and that run.
-fn find(words: &[u64], shape: Shape, entry: Entry) -> (Option<usize>, Run) {
+fn find(words: &[u64], shape: Shape, entry: BucketEntry) -> (Option<usize>, Run) {
     let run = run(words, shape, shape.run_of(entry.rest));
     if bits_of(entry.pbn) > shape.pbn_bits {
         return (None, run);
@@ -140,13 +140,13 @@ fn find(words: &[u64], shape: Shape, entry: Entry) -> (Option<usize>, Run) {
 
 /// The run that an entry can be added to: it is not there, and its run has room. The bucket is not
 /// empty.
-pub(super) fn run_to_add(words: &[u64], shape: Shape, entry: Entry) -> Option<Run> {
+pub(super) fn run_to_add(words: &[u64], shape: Shape, entry: BucketEntry) -> Option<Run> {
     let (found, run) = find(words, shape, entry);
     (found.is_none() && run.entries < MAX_RUN).then_some(run)
 }
 
 /// Adds an entry to its run. The words have room for it.
-pub(super) fn add(words: &mut [u64], shape: Shape, entry: Entry, run: &Run) {
+pub(super) fn add(words: &mut [u64], shape: Shape, entry: BucketEntry, run: &Run) {
     let (each, at) = (shape.entry_bits(), shape.run_at(entry.rest, run));
     bits::move_up(words, at, shape.end(), each + 1);
     bits::set(words, at + each, 1, 1);
@@ -168,7 +168,7 @@ pub(super) fn widen(words: &mut [u64], shape: Shape, pbn_bits: u32) -> Shape {
 }
 
 /// Removes an entry. Returns whether it was there.
-pub(super) fn remove(words: &mut [u64], shape: Shape, entry: Entry) -> bool {
+pub(super) fn remove(words: &mut [u64], shape: Shape, entry: BucketEntry) -> bool {
     if shape.entries == 0 {
         return false;
     }
@@ -180,7 +180,7 @@ pub(super) fn remove(words: &mut [u64], shape: Shape, entry: Entry) -> bool {
 }
 
 /// All entries, in the order of their runs.
-pub(super) fn entries(words: &[u64], shape: Shape) -> Vec<Entry> {
+pub(super) fn entries(words: &[u64], shape: Shape) -> Vec<BucketEntry> {
     let mut entries = Vec::with_capacity(shape.entries);
     let mut at = shape.runs_at();
     for number in 0..if shape.entries == 0 { 0 } else { RUNS as u64 } {
@@ -188,7 +188,7 @@ pub(super) fn entries(words: &[u64], shape: Shape) -> Vec<Entry> {
         for index in entries.len()..entries.len() + count {
             let packed = packed_at(words, shape, index);
             let rest = number << shape.tag_bits | packed >> shape.pbn_bits;
-            entries.push(Entry { rest, pbn: packed & ((1 << shape.pbn_bits) - 1) });
+            entries.push(BucketEntry { rest, pbn: packed & ((1 << shape.pbn_bits) - 1) });
         }
         at += count + 1;
     }
@@ -197,7 +197,7 @@ pub(super) fn entries(words: &[u64], shape: Shape) -> Vec<Entry> {
 }
 
 /// Writes a bucket. The entries are in the order of their runs, and the words have room for them.
-pub(super) fn write(words: &mut [u64], shape: Shape, entries: &[Entry]) {
+pub(super) fn write(words: &mut [u64], shape: Shape, entries: &[BucketEntry]) {
     assert!(entries.len() == shape.entries, "all entries are written");
     for (index, entry) in entries.iter().enumerate() {
         let each = shape.entry_bits();

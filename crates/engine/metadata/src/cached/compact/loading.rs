@@ -5,7 +5,7 @@
 //! pages stay in use until then, and until the index has changed: a checkpoint that changes nothing
 //! of it names them again.
 
-use super::saved::{Reader, SavedFor, Writer, pages_of};
+use super::saved::{SavedFor, SavedReader, Writer, pages_of};
 use super::table::Table;
 use super::{CompactLayout, EDITS_AT_ONCE, MemoryIndex};
 use crate::cached::array::{self, child};
@@ -50,7 +50,7 @@ pub(crate) struct Loading {
     /// The leaf that is read next, and the end of those of which the reading was started.
     next: usize,
     started: usize,
-    reader: Reader,
+    reader: SavedReader,
 }
 
 /// Leaves in a part, which takes a millisecond or so.
@@ -68,7 +68,7 @@ impl Loading {
             claimed.into_iter().for_each(|slot| pages.unclaim(slot));
             return None;
         }
-        Some(Self { leaves, next: 0, started: 0, reader: Reader::new(made_for) })
+        Some(Self { leaves, next: 0, started: 0, reader: SavedReader::new(made_for) })
     }
 
     /// Reads the next leaves. Returns whether there are more, and `None` if the index is no good.

@@ -13,7 +13,7 @@ mod room;
 mod saved;
 mod table;
 
-use super::held::{self, Found};
+use super::held::{self, FoundCandidates};
 use super::layout::{IndexEdit, IndexState, Layout, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::table::TableLayout;
@@ -133,7 +133,7 @@ impl MemoryIndex {
             return Ok(());
         }
         let listed: Vec<u64> = hashes.iter().map(|(_, hash)| *hash).collect();
-        let mut all = Found { checkpoints, hashes: listed, pbns: Vec::new() };
+        let mut all = FoundCandidates { checkpoints, hashes: listed, pbns: Vec::new() };
         for (number, some) in all.hashes.chunks(HASHES_AT_ONCE).enumerate() {
             let table =
                 if held::is_noting() { self.table.try_read() } else { Some(self.table.read()) };
@@ -164,7 +164,7 @@ impl MemoryIndex {
         for (number, some) in hashes.chunks(HASHES_AT_ONCE).enumerate() {
             self.add(&self.table.read(), (number * HASHES_AT_ONCE, some), &mut pbns);
         }
-        held::keep_found(Found { checkpoints, hashes, pbns });
+        held::keep_found(FoundCandidates { checkpoints, hashes, pbns });
     }
 }
 

@@ -106,7 +106,7 @@ impl LeafEdits for Writer<'_> {
 }
 
 /// Makes a table of its leaves.
-pub(super) struct Reader {
+pub(super) struct SavedReader {
     made_for: SavedFor,
     /// Words of the head or of a bucket, until they are complete.
     words: Vec<u64>,
@@ -116,7 +116,7 @@ pub(super) struct Reader {
     shape: Option<Shape>,
 }
 
-impl Reader {
+impl SavedReader {
     pub(super) const fn new(made_for: SavedFor) -> Self {
         Self { made_for, words: Vec::new(), table: None, bucket: 0, shape: None }
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn read(pages: &[Page], made_for: SavedFor) -> Option<Table> {
-        let mut reader = Reader::new(made_for);
+        let mut reader = SavedReader::new(made_for);
         pages.iter().try_for_each(|page| reader.push(page))?;
         reader.finish()
     }

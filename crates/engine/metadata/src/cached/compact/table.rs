@@ -1,7 +1,7 @@
 //! The buckets of the index, which grow one by one (linear hashing).
 
 use super::super::layout::IndexEdit;
-use super::bucket::{self, Entry, RUN_BITS, Run, Shape, bits_of};
+use super::bucket::{self, BucketEntry, RUN_BITS, Run, Shape, bits_of};
 use super::room::{Room, Slot, units_of};
 
 /// Entries of a bucket on average, above which another bucket is added. With more, the runs of a
@@ -16,7 +16,7 @@ const MIN_TAG_BITS: u32 = 1;
 
 /// The slot of a bucket, and its shape. The bits of its tags follow from its number.
 #[derive(Clone, Copy)]
-struct Place {
+struct BucketPlace {
     slot: u32,
     entries: u16,
     /// Units of the slot, shifted by [`PBN_BITS_FIELD`], and the bits of a PBN less 1.
@@ -26,7 +26,7 @@ struct Place {
 /// Bits of the number of bits of a PBN.
 const PBN_BITS_FIELD: u32 = 6;
 
-impl Place {
+impl BucketPlace {
     const EMPTY: Self = Self { slot: 0, entries: 0, units_and_pbn_bits: 0 };
 
     const fn new(slot: Slot, entries: usize, pbn_bits: u32) -> Self {
@@ -47,7 +47,7 @@ impl Place {
 pub(super) struct Table {
     /// Bits of a hash that the table uses.
     hash_bits: u32,
-    places: Vec<Place>,
+    places: Vec<BucketPlace>,
     room: Room,
     entries: u64,
 }
@@ -55,7 +55,7 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(hash_bits: u32) -> Self {
         assert!(hash_bits > RUN_BITS + MIN_TAG_BITS, "a hash has the bits of a run and a tag");
-        Self { hash_bits, places: vec![Place::EMPTY], room: Room::new(), entries: 0 }
+        Self { hash_bits, places: vec![BucketPlace::EMPTY], room: Room::new(), entries: 0 }
     }
 
     /// A table of empty buckets for these entries, which are to be put there. `None` if no table of
@@ -70,7 +70,7 @@ impl Table {
         let buckets = usize::try_from(buckets).ok().filter(|_| can_be.contains(&buckets))?;
         let levels = buckets.next_power_of_two().ilog2();
         (levels + RUN_BITS + MIN_TAG_BITS <= hash_bits).then_some(())?;
-        Some(Self { places: vec![Place::EMPTY; buckets], entries, ..Self::new(hash_bits) })
+        Some(Self { places: vec![BucketPlace::EMPTY; buckets], entries, ..Self::new(hash_bits) })
     }
 
     /// Fills an empty bucket. Returns `false` if it would be too large.
@@ -153,11 +153,12 @@ impl Table {
             let new = self.room.take(units, bucket as u32);
             let words: Vec<u64> = self.room.words(old).to_vec();
             self.room.words_mut(new).iter_mut().zip(words).for_each(|(to, from)| *to = from);
-            self.places[bucket] = Place::new(new, usize::from(place.entries), place.pbn_bits());
+            self.places[bucket] =
+                BucketPlace::new(new, usize::from(place.entries), place.pbn_bits());
             if let Some(moved) = self.room.give_back(old) {
                 let place = self.places[moved as usize];
                 let (entries, bits) = (usize::from(place.entries), place.pbn_bits());
-                self.places[moved as usize] = Place::new(old, entries, bits);
+                self.places[moved as usize] = BucketPlace::new(old, entries, bits);
             }
         }
         true
@@ -165,11 +166,11 @@ impl Table {
 
     fn set_shape(&mut self, bucket: usize, shape: Shape) {
         let slot = self.places[bucket].slot();
-        self.places[bucket] = Place::new(slot, shape.entries, shape.pbn_bits);
+        self.places[bucket] = BucketPlace::new(slot, shape.entries, shape.pbn_bits);
     }
 
     /// Writes a bucket anew. Returns `false` if it would be too large.
-    fn rewrite(&mut self, bucket: usize, shape: Shape, entries: &[Entry]) -> bool {
+    fn rewrite(&mut self, bucket: usize, shape: Shape, entries: &[BucketEntry]) -> bool {
         if !self.resize(bucket, shape) {
             return false;
         }
@@ -183,7 +184,7 @@ impl Table {
     /// Adds an entry, unless it is there.
     fn add(&mut self, hash: u64, pbn: u64) {
         let (bucket, rest) = self.place_of(hash);
-        let (entry, shape) = (Entry { rest, pbn }, self.shape(bucket));
+        let (entry, shape) = (BucketEntry { rest, pbn }, self.shape(bucket));
         let is_added = if shape.entries == 0 {
             let pbn_bits = bits_of(pbn);
             self.rewrite(bucket, Shape { entries: 1, pbn_bits, ..shape }, &[entry])
@@ -198,7 +199,7 @@ impl Table {
     }
 
     /// Adds an entry to its run of a bucket. Returns `false` if the bucket would be too large.
-    fn insert(&mut self, bucket: usize, entry: Entry, run: &Run) -> bool {
+    fn insert(&mut self, bucket: usize, entry: BucketEntry, run: &Run) -> bool {
         let mut shape = self.shape(bucket);
         let pbn_bits = bits_of(entry.pbn).max(shape.pbn_bits);
         let after = Shape { entries: shape.entries + 1, pbn_bits, ..shape };
@@ -219,7 +220,7 @@ impl Table {
         let (bucket, rest) = self.place_of(hash);
         let shape = self.shape(bucket);
         let words = self.room.words_mut(self.places[bucket].slot());
-        if bucket::remove(words, shape, Entry { rest, pbn }) {
+        if bucket::remove(words, shape, BucketEntry { rest, pbn }) {
             let after = Shape { entries: shape.entries - 1, ..shape };
             let is_resized = self.resize(bucket, after);
             assert!(is_resized, "a bucket that becomes smaller has a slot");
@@ -246,12 +247,12 @@ impl Table {
         if self.places.len() == self.places.capacity() {
             self.places.reserve_exact(PLACES_AT_ONCE.max(self.places.len() / 8));
         }
-        self.places.push(Place::EMPTY);
+        self.places.push(BucketPlace::EMPTY);
         assert!(self.level(source) == level + 1, "a split bucket has one level more");
         for (bucket, odd) in [(source, 0), (fresh, 1)] {
             let own = all.iter().filter(|entry| entry.rest & 1 == odd);
-            let entries: Vec<Entry> =
-                own.map(|entry| Entry { rest: entry.rest >> 1, pbn: entry.pbn }).collect();
+            let entries: Vec<BucketEntry> =
+                own.map(|entry| BucketEntry { rest: entry.rest >> 1, pbn: entry.pbn }).collect();
             let pbn_bits = entries.iter().map(|entry| bits_of(entry.pbn)).max().unwrap_or(1);
             let shape = Shape { entries: entries.len(), tag_bits: shape.tag_bits - 1, pbn_bits };
             let is_written = self.rewrite(bucket, shape, &entries);
@@ -265,7 +266,7 @@ impl Table {
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
-        self.room.bytes() + (self.places.capacity() * size_of::<Place>()) as u64
+        self.room.bytes() + (self.places.capacity() * size_of::<BucketPlace>()) as u64
     }
 }
 

@@ -11,7 +11,7 @@ mod windows;
 use super::space::Space;
 use gemelo_format::{PackedPlace, Pbn, StoreKind};
 use gemelo_store::block_number;
-use reserve::Reserve;
+use reserve::CleanerBlocks;
 use std::collections::BTreeMap;
 use std::ops::Range;
 pub(super) use taking::{Runs, Taking};
@@ -45,7 +45,7 @@ struct Slots {
     released: u64,
     /// The blocks to which contents are still added, which are not free whatever they have.
     open: Vec<u32>,
-    reserve: Reserve,
+    reserve: CleanerBlocks,
 }
 
 const SPANNING_BIT: u8 = 1 << gemelo_format::SPANNING_SLOT;

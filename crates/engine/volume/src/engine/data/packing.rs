@@ -21,7 +21,7 @@ const SAMPLED_BLOCKS: u64 = 64;
 const SAMPLED_FROM: u32 = 1024;
 
 /// PBNs that count as taken until the guard is dropped.
-type Places<'e> = (Vec<Pbn>, Taken<'e>);
+type TakenPbns<'e> = (Vec<Pbn>, Taken<'e>);
 
 impl DataPath {
     /// Fails if the pool stores its contents as they are.
@@ -44,7 +44,7 @@ impl DataPath {
         contents: &[&[u8]],
         compression: Compression,
         near: &[Option<Pbn>],
-    ) -> Result<Option<Places<'_>>> {
+    ) -> Result<Option<TakenPbns<'_>>> {
         let Some(packing) = self.contents.packing.as_ref().filter(|_| !contents.is_empty()) else {
             return Ok(self.take_blocks(contents.len(), near));
         };
@@ -84,7 +84,7 @@ impl DataPath {
 
     /// Takes a free PBN for each content of a list whose form is known, and blocks of the cleaner
     /// where [`Self::take`] finds none.
-    pub(crate) fn take_for_forms(&self, compressed: &Compressed) -> Result<Option<Places<'_>>> {
+    pub(crate) fn take_for_forms(&self, compressed: &Compressed) -> Result<Option<TakenPbns<'_>>> {
         match self.take_free(compressed)? {
             Some(places) => Ok(Some(places)),
             None => self.take_reserved(compressed),
@@ -93,7 +93,7 @@ impl DataPath {
 
     /// Takes a PBN for each content of a list in blocks of the cleaner, in a row if there are as
     /// many.
-    pub(crate) fn take_reserved(&self, compressed: &Compressed) -> Result<Option<Places<'_>>> {
+    pub(crate) fn take_reserved(&self, compressed: &Compressed) -> Result<Option<TakenPbns<'_>>> {
         let (Some(packing), Some(buffer)) = (&self.contents.packing, self.contents.buffer()) else {
             return Ok(None);
         };
@@ -109,7 +109,7 @@ impl DataPath {
     }
 
     /// Takes a free PBN for each content of a list.
-    fn take_free(&self, compressed: &Compressed) -> Result<Option<Places<'_>>> {
+    fn take_free(&self, compressed: &Compressed) -> Result<Option<TakenPbns<'_>>> {
         let (Some(packing), Some(buffer)) = (&self.contents.packing, self.contents.buffer()) else {
             return Ok(None);
         };
@@ -135,7 +135,7 @@ impl DataPath {
         &self,
         space: OrderedGuard<'_, ContentSpace>,
         placed: std::result::Result<Vec<Pbn>, NotPlaced>,
-    ) -> Result<Option<Places<'_>>> {
+    ) -> Result<Option<TakenPbns<'_>>> {
         let pbns = match placed {
             Ok(pbns) => pbns,
             Err(NotPlaced::Full) => return Ok(None),

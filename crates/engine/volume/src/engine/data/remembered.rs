@@ -57,13 +57,13 @@ type Place = [u64; 4];
 
 /// The places. Memory that was never used is not touched.
 #[derive(Debug)]
-struct Places {
+struct RememberedPlaces {
     places: Vec<Place>,
     held: u64,
     dropped: u64,
 }
 
-impl Places {
+impl RememberedPlaces {
     fn new(count: usize) -> Self {
         Self { places: vec![[0; 4]; count], held: 0, dropped: 0 }
     }
@@ -113,7 +113,7 @@ impl Places {
 /// The remembered fingerprints of a pool; see the module.
 pub(crate) struct Remembered {
     /// Held for a whole list at a time. The holder calls nothing else.
-    places: Mutex<Places>,
+    places: Mutex<RememberedPlaces>,
     fingerprinter: Fingerprinter,
     clock: Arc<dyn Clock>,
     capacity: u64,
@@ -136,7 +136,7 @@ impl Remembered {
         // More places than PBNs would never be used.
         let capacity = (memory_bytes / PLACE_BYTES).min(data_blocks);
         Self {
-            places: Mutex::new(Places::new(usize::try_from(capacity).unwrap_or(0))),
+            places: Mutex::new(RememberedPlaces::new(usize::try_from(capacity).unwrap_or(0))),
             fingerprinter,
             clock,
             capacity,

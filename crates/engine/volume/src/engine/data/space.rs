@@ -247,7 +247,7 @@ impl Space {
     /// Takes the first run of freed PBNs at or after `from` that has at least `least` of them, at
     /// most `most`. Returns the first and their number. Looks at no more than `LOOKED_AT` words;
     /// returns where to go on, or [`None`] at the end.
-    pub(crate) fn take_freed_run(&mut self, from: u64, least: u32, most: u32) -> Search {
+    pub(crate) fn take_freed_run(&mut self, from: u64, least: u32, most: u32) -> FoundRun {
         if self.freed() == 0 {
             return (None, None);
         }
@@ -279,7 +279,7 @@ impl Space {
     /// Takes the first run of free PBNs at or after `from` that has at least `least` of them, at
     /// most `most`. Looks at no more than `MIXED_LOOKED_AT` words; returns the same as
     /// [`Self::take_freed_run`].
-    pub(crate) fn take_free_run(&mut self, from: u64, least: u32, most: u32) -> Search {
+    pub(crate) fn take_free_run(&mut self, from: u64, least: u32, most: u32) -> FoundRun {
         let look_end = self.blocks.min(from + MIXED_LOOKED_AT * WORD_BLOCKS);
         let mut at = from;
         while at < look_end {
@@ -303,7 +303,7 @@ impl Space {
     }
 
     /// Marks the PBNs of a run that was found as used.
-    fn claim_run(&mut self, first: u64, count: u32) -> Search {
+    fn claim_run(&mut self, first: u64, count: u32) -> FoundRun {
         let (mut number, end) = (first, first + u64::from(count));
         while number < end {
             let word = number..word_end(number).min(end);
@@ -367,7 +367,7 @@ impl Space {
 }
 
 /// The run that a search has found, and the PBN where to go on.
-type Search = (Option<(Pbn, u32)>, Option<u64>);
+type FoundRun = (Option<(Pbn, u32)>, Option<u64>);
 
 /// The word of a PBN, and its bit there.
 const fn place(number: u64) -> (usize, u64) {

@@ -73,15 +73,15 @@ impl Examiner {
         report.examined_blocks += candidates.len() as u64;
         report.aborted_blocks += (chunk.len() - candidates.len()) as u64;
         let mut again = Vec::new();
-        let mut scratch = Scratch::default();
+        let mut scratch = SettleLists::default();
         for some in candidates.chunks(SETTLED_AT_ONCE) {
             let mut state = self.log.write();
             for candidate in some {
                 match self.settle(&mut state, volume, candidate, &mut scratch)? {
-                    Settled::Shared => report.shared_blocks += 1,
-                    Settled::Identified => report.identified_blocks += 1,
-                    Settled::Overtaken => report.aborted_blocks += 1,
-                    Settled::Again => {
+                    SettledCandidate::Shared => report.shared_blocks += 1,
+                    SettledCandidate::Identified => report.identified_blocks += 1,
+                    SettledCandidate::Overtaken => report.aborted_blocks += 1,
+                    SettledCandidate::Again => {
                         report.examined_blocks -= 1;
                         again.push(candidate.own);
                     }
@@ -216,28 +216,28 @@ impl Examiner {
         state: &mut State,
         volume: &VolumeShared,
         candidate: &Candidate,
-        scratch: &mut Scratch,
-    ) -> Result<Settled> {
+        scratch: &mut SettleLists,
+    ) -> Result<SettledCandidate> {
         let Candidate { own: Wanted { lbn, pbn, checksum }, fingerprint, entry, .. } = *candidate;
         scratch.clear();
         state.backend().look_up(volume.id(), &[lbn], &mut scratch.places)?;
         state.backend().records(&[pbn], &mut scratch.records)?;
-        let [own] = scratch.records.as_slice() else { return Ok(Settled::Overtaken) };
+        let [own] = scratch.records.as_slice() else { return Ok(SettledCandidate::Overtaken) };
         // A damaged block stays as it is, whether it was read or not.
         let is_damaged = own.is_suspect && !candidate.is_read;
         if scratch.places != [MapEntry::Stored(pbn, checksum)] || is_damaged {
-            return Ok(Settled::Overtaken);
+            return Ok(SettledCandidate::Overtaken);
         }
         if !own.fingerprint.is_none() {
             // An earlier LBN with the same block was examined first.
-            return Ok(Settled::Identified);
+            return Ok(SettledCandidate::Identified);
         }
         state.backend().find(&[fingerprint], &mut scratch.found)?;
         let known = scratch.found.first().copied().flatten().map(|known| known.pbn);
         // A block that became known since the look-up is equal if fingerprints prove it.
         let is_as_before = known == entry;
         if !is_as_before && self.reader.must_compare() {
-            return Ok(Settled::Again);
+            return Ok(SettledCandidate::Again);
         }
         let is_healed = candidate.is_healed && is_as_before;
         let is_equal = if is_as_before { candidate.is_equal } else { known.is_some() };
@@ -249,10 +249,10 @@ impl Examiner {
             }
             let change = Change::Share { volume: volume.id(), lbn, pbn: known, checksum };
             self.log.apply(state, &change)?;
-            return Ok(Settled::Shared);
+            return Ok(SettledCandidate::Shared);
         }
         self.log.apply(state, &Change::Identify { pbn, fingerprint })?;
-        Ok(Settled::Identified)
+        Ok(SettledCandidate::Identified)
     }
 
     /// Returns whether another reference to a block of the index can be made.
@@ -261,7 +261,7 @@ impl Examiner {
         state: &State,
         (known, fingerprint): (Pbn, Fingerprint),
         is_healed: bool,
-        scratch: &mut Scratch,
+        scratch: &mut SettleLists,
     ) -> Result<bool> {
         scratch.records.clear();
         state.backend().records(&[known], &mut scratch.records)?;
@@ -275,13 +275,13 @@ impl Examiner {
 
 /// Lists that are reused, so that nothing is allocated per block.
 #[derive(Default)]
-struct Scratch {
+struct SettleLists {
     places: Vec<MapEntry>,
     records: Vec<Record>,
     found: Vec<Option<KnownBlock>>,
 }
 
-impl Scratch {
+impl SettleLists {
     fn clear(&mut self) {
         self.places.clear();
         self.records.clear();
@@ -290,7 +290,7 @@ impl Scratch {
 }
 
 /// The outcome of a candidate.
-enum Settled {
+enum SettledCandidate {
     Shared,
     Identified,
     Overtaken,

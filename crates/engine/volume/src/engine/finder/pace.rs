@@ -54,7 +54,7 @@ impl Hold {
 
 /// The state of the pool at the moment when the finder asks whether it may work.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Look {
+pub(super) struct PoolLook {
     pub(super) now_ns: u64,
     /// The minute of the day in local time.
     pub(super) local_minute: Option<u16>,
@@ -103,7 +103,7 @@ impl Allowance {
 
 /// The permission to examine some blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct Allowed {
     pub(super) max_blocks: usize,
     is_busy: bool,
 }
@@ -118,7 +118,7 @@ pub(super) struct Refusal {
 
 /// The pace of the finder of the background.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct FinderPace {
     tuning: FinderTuning,
     block_bytes: u64,
     bytes: Option<Allowance>,
@@ -131,7 +131,7 @@ pub(super) struct Pace {
     next_round_ns: u64,
 }
 
-impl Pace {
+impl FinderPace {
     pub(super) fn new(tuning: FinderTuning, block_bytes: u64, now_ns: u64) -> Self {
         let rate = |per_s: u64| Allowance::full(per_s, per_s.saturating_mul(MAX_SAVED_S), now_ns);
         let cpu_per_s = u64::from(tuning.busy_cpu_percent) * NS_PER_S / 100;
@@ -149,7 +149,7 @@ impl Pace {
     }
 
     /// Decides whether the finder may examine blocks that are due.
-    pub(super) fn decide(&mut self, look: &Look) -> Result<Step, Refusal> {
+    pub(super) fn decide(&mut self, look: &PoolLook) -> Result<Allowed, Refusal> {
         self.note_load(look);
         let is_busy = look.now_ns < self.busy_until_ns;
         let refused = |hold, wait_ns| Err(Refusal { hold, wait_ns });
@@ -173,11 +173,11 @@ impl Pace {
         if is_busy && wait_ns > 0 {
             return refused(Hold::Load, wait_ns);
         }
-        Ok(Step { max_blocks: self.step_blocks(is_busy), is_busy })
+        Ok(Allowed { max_blocks: self.step_blocks(is_busy), is_busy })
     }
 
     /// Notes whether requests are under way, or have ended since the last look.
-    pub(super) fn note_load(&mut self, look: &Look) {
+    pub(super) fn note_load(&mut self, look: &PoolLook) {
         if look.in_flight > 0 || look.requests != self.requests {
             self.busy_until_ns = look.now_ns.saturating_add(BUSY_NS);
         }
@@ -192,7 +192,7 @@ impl Pace {
     }
 
     /// Notes the cost of a step.
-    pub(super) fn note_step(&mut self, step: Step, examined_blocks: u64, cpu_ns: u64) {
+    pub(super) fn note_step(&mut self, step: Allowed, examined_blocks: u64, cpu_ns: u64) {
         if let Some(bytes) = &mut self.bytes {
             bytes.spend(examined_blocks.saturating_mul(self.block_bytes));
         }
@@ -224,16 +224,16 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn pace(tuning: FinderTuning) -> Pace {
-        Pace::new(tuning, 4096, 0)
+    fn pace(tuning: FinderTuning) -> FinderPace {
+        FinderPace::new(tuning, 4096, 0)
     }
 
-    fn hold(decided: Result<Step, Refusal>) -> Option<Hold> {
+    fn hold(decided: Result<Allowed, Refusal>) -> Option<Hold> {
         decided.err().map(|refusal| refusal.hold)
     }
 
     /// Works for `seconds` with steps of 1 ms, and returns the processor time used in ns.
-    fn used_ns(pace: &mut Pace, seconds: u64, look: impl Fn(u64) -> Look) -> u64 {
+    fn used_ns(pace: &mut FinderPace, seconds: u64, look: impl Fn(u64) -> PoolLook) -> u64 {
         let (mut now_ns, mut used_ns) = (0, 0);
         while now_ns < seconds * NS_PER_S {
             match pace.decide(&look(now_ns)) {
@@ -250,14 +250,15 @@ mod tests {
 
     #[test]
     fn a_busy_pool_gives_a_fifth_of_a_core_and_an_idle_one_all_of_it() {
-        let busy = |now_ns| Look { now_ns, in_flight: 1, ..Look::default() };
+        let busy = |now_ns| PoolLook { now_ns, in_flight: 1, ..PoolLook::default() };
         let used = used_ns(&mut pace(FinderTuning::default()), 10, busy);
         assert!((1990 * MS..=2010 * MS).contains(&used), "{used}");
         // Requests that end between two looks count as well.
-        let passing = |now_ns| Look { now_ns, requests: 1 + now_ns / (10 * MS), ..Look::default() };
+        let passing =
+            |now_ns| PoolLook { now_ns, requests: 1 + now_ns / (10 * MS), ..PoolLook::default() };
         let used = used_ns(&mut pace(FinderTuning::default()), 10, passing);
         assert!((1990 * MS..=2010 * MS).contains(&used), "{used}");
-        let idle = |now_ns| Look { now_ns, ..Look::default() };
+        let idle = |now_ns| PoolLook { now_ns, ..PoolLook::default() };
         assert_eq!(used_ns(&mut pace(FinderTuning::default()), 10, idle), 10_000 * MS);
         let all = FinderTuning { busy_cpu_percent: 100, ..FinderTuning::default() };
         assert!(used_ns(&mut pace(all), 10, busy) >= 9990 * MS);
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn fingerprints_of_written_contents_come_out_of_the_share_but_for_a_quarter() {
-        let busy = |now_ns| Look { now_ns, in_flight: 1, ..Look::default() };
+        let busy = |now_ns| PoolLook { now_ns, in_flight: 1, ..PoolLook::default() };
         for (fingerprints_ms, expected_ms) in [(50, 150), (150, 50), (180, 50), (900, 50)] {
             let mut pace = pace(FinderTuning::default());
             pace.note_fingerprints(fingerprints_ms * MS);
@@ -277,11 +278,14 @@ mod tests {
     #[test]
     fn a_busy_pool_gets_short_steps_and_is_idle_a_moment_after_its_last_request() {
         let mut pace = pace(FinderTuning::default());
-        let blocks = |decided: Result<Step, Refusal>| decided.unwrap().max_blocks;
-        assert_eq!(blocks(pace.decide(&Look::default())), 256);
-        assert_eq!(blocks(pace.decide(&Look { in_flight: 1, ..Look::default() })), 64);
-        assert_eq!(blocks(pace.decide(&Look { now_ns: BUSY_NS - 1, ..Look::default() })), 64);
-        assert_eq!(blocks(pace.decide(&Look { now_ns: BUSY_NS, ..Look::default() })), 256);
+        let blocks = |decided: Result<Allowed, Refusal>| decided.unwrap().max_blocks;
+        assert_eq!(blocks(pace.decide(&PoolLook::default())), 256);
+        assert_eq!(blocks(pace.decide(&PoolLook { in_flight: 1, ..PoolLook::default() })), 64);
+        assert_eq!(
+            blocks(pace.decide(&PoolLook { now_ns: BUSY_NS - 1, ..PoolLook::default() })),
+            64
+        );
+        assert_eq!(blocks(pace.decide(&PoolLook { now_ns: BUSY_NS, ..PoolLook::default() })), 256);
     }
 
     #[test]
@@ -289,7 +293,7 @@ mod tests {
         let rate = FinderTuning { bytes_per_s: Some(100 * 4096), ..FinderTuning::default() };
         let (mut pace, mut blocks, mut now_ns) = (pace(rate), 0, 0);
         while now_ns < 10 * NS_PER_S {
-            match pace.decide(&Look { now_ns, ..Look::default() }) {
+            match pace.decide(&PoolLook { now_ns, ..PoolLook::default() }) {
                 Ok(step) => {
                     blocks += step.max_blocks;
                     pace.note_step(step, step.max_blocks as u64, 0);
@@ -307,19 +311,19 @@ mod tests {
     fn work_is_done_within_the_window_and_unless_it_is_paused() {
         let night = Some("01:00-05:00".parse().unwrap());
         let mut pace = pace(FinderTuning { window: night, ..FinderTuning::default() });
-        let at = |minute| Look { local_minute: Some(minute), ..Look::default() };
+        let at = |minute| PoolLook { local_minute: Some(minute), ..PoolLook::default() };
         assert_eq!(hold(pace.decide(&at(59))), Some(Hold::Window));
         assert_eq!(hold(pace.decide(&at(60))), None);
         assert_eq!(hold(pace.decide(&at(300))), Some(Hold::Window));
-        assert_eq!(hold(pace.decide(&Look::default())), None, "a clock without a time of day");
-        assert_eq!(hold(pace.decide(&Look { is_paused: true, ..at(60) })), Some(Hold::Paused));
+        assert_eq!(hold(pace.decide(&PoolLook::default())), None, "a clock without a time of day");
+        assert_eq!(hold(pace.decide(&PoolLook { is_paused: true, ..at(60) })), Some(Hold::Paused));
     }
 
     #[test]
     fn a_round_begins_an_interval_after_the_one_before_began() {
         let tuning = FinderTuning { interval: Duration::from_secs(10), ..FinderTuning::default() };
         let mut pace = pace(tuning);
-        let at = |seconds| Look { now_ns: seconds * NS_PER_S, ..Look::default() };
+        let at = |seconds| PoolLook { now_ns: seconds * NS_PER_S, ..PoolLook::default() };
         assert_eq!(hold(pace.decide(&at(3))), None);
         assert_eq!(hold(pace.decide(&at(4))), None, "the round goes on");
         pace.note_done();

@@ -36,7 +36,7 @@ pub(crate) enum Scope {
 
 /// The outcome of a step.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Found {
+pub(crate) struct Examined {
     pub(crate) report: FinderReport,
     /// Blocks that were looked up, examined or not.
     pub(crate) passed_blocks: u64,

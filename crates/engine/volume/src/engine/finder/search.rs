@@ -1,7 +1,7 @@
 //! Takes blocks that are to be examined, volume by volume.
 
 use super::control::{FinderControl, FinderStats};
-use super::report::{FinderReport, Found, Scope};
+use super::report::{Examined, FinderReport, Scope};
 use super::turns::Turn;
 use crate::counters::{PoolCounters, add};
 use crate::engine::catalogue::Catalogue;
@@ -68,7 +68,7 @@ impl Finder {
 
     /// Examines at most `max_blocks` blocks of the volume whose turn it is. Returns
     /// `None` if there is nothing to examine.
-    pub(crate) fn find_next(&self, scope: Scope, max_blocks: usize) -> Result<Option<Found>> {
+    pub(crate) fn find_next(&self, scope: Scope, max_blocks: usize) -> Result<Option<Examined>> {
         self.health.check_writable()?;
         let (began_ns, began_cpu_ns) = (self.clock.now_ns(), self.clock.thread_cpu_ns());
         let found = self.find_in_turn(scope, max_blocks);
@@ -81,7 +81,7 @@ impl Finder {
         found
     }
 
-    fn find_in_turn(&self, scope: Scope, max_blocks: usize) -> Result<Option<Found>> {
+    fn find_in_turn(&self, scope: Scope, max_blocks: usize) -> Result<Option<Examined>> {
         let mut volumes = self.examined_volumes();
         let last = self.control.last_turn();
         volumes.sort_by_key(|volume| (volume.turn().begin(last), volume.id()));
@@ -119,7 +119,7 @@ impl Finder {
         volume: &VolumeShared,
         scope: Scope,
         max_blocks: usize,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<Examined>> {
         let marked = {
             let mut dirty = volume.dirty();
             match scope {
@@ -144,7 +144,7 @@ impl Finder {
         if examined.is_err() {
             volume.dirty().mark(marked.iter().copied(), self.clock.now_ns());
         }
-        Ok(Some(Found { report: examined?, passed_blocks: marked.len() as u64 }))
+        Ok(Some(Examined { report: examined?, passed_blocks: marked.len() as u64 }))
     }
 
     /// Goes on with the course through a whole volume.
@@ -153,13 +153,13 @@ impl Finder {
         volume: &VolumeShared,
         until_ns: u64,
         max_blocks: usize,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<Examined>> {
         let Some(from) = volume.dirty().sweep_from(until_ns) else { return Ok(None) };
         let end = Lbn(volume.size_bytes() / self.data.block_bytes() as u64);
         let first = self.log.next_mapped(volume.id(), Lbn(from), end)?;
         let Some(first) = first else {
             volume.dirty().note_swept(from, None, self.clock.now_ns());
-            return Ok(Some(Found::default()));
+            return Ok(Some(Examined::default()));
         };
         let mut next = first.0 + SWEPT_AT_ONCE;
         let lbns: Vec<Lbn> = (first.0..next.min(end.0)).map(Lbn).collect();
@@ -175,7 +175,7 @@ impl Finder {
         let passed_blocks = next.min(end.0) - first.0;
         let report = self.examine(volume, left)?;
         volume.dirty().note_swept(from, Some(next), self.clock.now_ns());
-        Ok(Some(Found { report, passed_blocks }))
+        Ok(Some(Examined { report, passed_blocks }))
     }
 
     /// Examines blocks, and shares those whose contents are known.

@@ -6,7 +6,7 @@
 //! another one by a step, and among volumes that all have enough of it, the work is divided equally
 //! even if steps differ in size.
 
-use super::report::Found;
+use super::report::Examined;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that are looked up without being examined and count as one that is: a look-up takes some
@@ -33,7 +33,7 @@ impl Turn {
 
     /// Notes that the volume of this turn was served. One thread serves volumes at a time, apart
     /// from commands, whose work may then count a little less.
-    pub(super) fn note_served(last: &Self, turn: &Self, found: Found) {
+    pub(super) fn note_served(last: &Self, turn: &Self, found: Examined) {
         let began = turn.begin(last);
         turn.set(began.saturating_add(cost(found)));
         last.set(began);
@@ -41,7 +41,7 @@ impl Turn {
 }
 
 /// The work of a step, in examined blocks. It is never zero, so that each step ends a turn.
-fn cost(found: Found) -> u64 {
+fn cost(found: Examined) -> u64 {
     1 + found.report.examined_blocks + found.passed_blocks / PASSED_PER_EXAMINED
 }
 
@@ -55,7 +55,7 @@ mod tests {
         one.set(700);
         last.set(600);
         assert_eq!((one.begin(&last), other.begin(&last)), (700, 600), "the other one is next");
-        let found = |examined_blocks, passed_blocks| Found {
+        let found = |examined_blocks, passed_blocks| Examined {
             report: super::super::report::FinderReport { examined_blocks, ..Default::default() },
             passed_blocks,
         };

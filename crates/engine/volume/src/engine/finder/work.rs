@@ -4,7 +4,7 @@ use super::super::Engine;
 use super::super::stop_signal::{POLL_INTERVAL, StopSignal};
 use super::Scope;
 use super::control::FinderState;
-use super::pace::{Hold, Look, Pace};
+use super::pace::{FinderPace, Hold, PoolLook};
 use super::while_written::WhileWritten;
 use crate::engine::finder::Finder;
 use crate::error::Result;
@@ -14,13 +14,13 @@ use gemelo_base::scheduling::use_spare_time;
 use std::time::Duration;
 
 /// The reason for which the finder waits, and the time since when.
-type Held = Option<(Hold, u64)>;
+type HeldSince = Option<(Hold, u64)>;
 
 /// The work of the thread.
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     use_spare_time();
     let block_bytes = engine.data.block_bytes() as u64;
-    let mut pace = Pace::new(engine.tuning.finder, block_bytes, engine.clock.now_ns());
+    let mut pace = FinderPace::new(engine.tuning.finder, block_bytes, engine.clock.now_ns());
     let mut held = None;
     let mut wait = POLL_INTERVAL;
     let mut while_written = WhileWritten::new(engine.tuning.finder, engine.clock.now_ns());
@@ -38,7 +38,7 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
 
 impl Finder {
     /// Makes a step if one is due and allowed. Returns the time to the next turn.
-    fn turn(&self, pace: &mut Pace, held: &mut Held) -> Duration {
+    fn turn(&self, pace: &mut FinderPace, held: &mut HeldSince) -> Duration {
         let now_ns = self.clock.now_ns();
         if let Some((hold, since_ns)) = held.take() {
             self.control.add_held(hold, now_ns.saturating_sub(since_ns));
@@ -81,9 +81,9 @@ impl Finder {
         self.clock.thread_cpu_ns().unwrap_or_else(|| self.clock.now_ns())
     }
 
-    fn look(&self, now_ns: u64) -> Look {
+    fn look(&self, now_ns: u64) -> PoolLook {
         let Traffic { in_flight, ended: requests } = self.catalogue.traffic();
-        Look {
+        PoolLook {
             now_ns,
             local_minute: self.tuning.finder.window.and_then(|_| self.clock.local_minute()),
             is_paused: self.control.is_paused(),

@@ -24,13 +24,13 @@ const REST: Duration = Duration::from_secs(1);
 const ROOM_REST: Duration = Duration::from_secs(10);
 
 /// Bytes that may be moved at present.
-struct Allowance {
+struct ByteAllowance {
     bytes_per_s: u64,
     bytes: i64,
     at_ns: u64,
 }
 
-impl Allowance {
+impl ByteAllowance {
     const fn new(bytes_per_s: u64, now_ns: u64) -> Self {
         Self { bytes_per_s, bytes: 0, at_ns: now_ns }
     }
@@ -76,7 +76,12 @@ impl Idleness {
 
 impl Arranger {
     /// Arranges one chunk, if one is due.
-    fn arrange_step(&self, walk: &mut Walk, due: Due, allowance: &mut Allowance) -> Result<Step> {
+    fn arrange_step(
+        &self,
+        walk: &mut Walk,
+        due: Due,
+        allowance: &mut ByteAllowance,
+    ) -> Result<Step> {
         let Some(report) = self.arrange_next(walk, due)? else {
             return Ok(Step::then_rest(0, REST));
         };
@@ -95,7 +100,7 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     let tuning = engine.tuning.layout;
     let delay_ns = u64::try_from(tuning.delay.as_nanos()).unwrap_or(u64::MAX);
     let began_ns = engine.clock.now_ns();
-    let mut allowance = Allowance::new(tuning.bytes_per_s, began_ns);
+    let mut allowance = ByteAllowance::new(tuning.bytes_per_s, began_ns);
     let mut idleness = Idleness::new(began_ns);
     let mut walk = Walk::default();
     while !stop.wait() {
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn no_more_is_allowed_than_the_rate_and_a_short_burst() {
-        let mut allowance = Allowance::new(1000, 0);
+        let mut allowance = ByteAllowance::new(1000, 0);
         assert!(!allowance.is_left());
         allowance.earn(100_000_000);
         assert_eq!(allowance.bytes, 100);

@@ -3,7 +3,7 @@
 use super::commit::{Committer, JournalStats, OpenCommit};
 use super::group_commit::GroupCommit;
 use super::journal_data::{self, JournalData};
-use super::reserve::Reserve;
+use super::reserve::SlotReserve;
 use super::state::State;
 use crate::counters::PoolCounters;
 use crate::engine::data::DataPath;
@@ -48,7 +48,7 @@ pub(crate) struct Log {
     pub(super) committer: OrderedMutex<Committer>,
     /// Held by a checkpoint, and by changes of whole volumes, which none of them may meet.
     pub(super) checkpointer: OrderedMutex<()>,
-    pub(super) reserve: Reserve,
+    pub(super) reserve: SlotReserve,
     /// Most blocks whose contents a commit carries.
     pub(super) max_journal_data_blocks: usize,
     /// `true` if commits may be written beside their contents.
@@ -113,7 +113,7 @@ impl Log {
             group: GroupCommit::default(),
             committer: OrderedMutex::new(Rank::Committer, health, committer),
             checkpointer: OrderedMutex::new(Rank::Checkpoint, health, ()),
-            reserve: Reserve::new(health),
+            reserve: SlotReserve::new(health),
             health: Arc::clone(health),
             max_journal_data_blocks,
             writes_beside: parts.writes_beside,

@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The least is for the table and some pages of an empty pool: 2 MiB with both copies.
 pub(crate) const MIN_RESERVE_SLOTS: u64 = 256;
 /// Slots of the metadata disk that have their space.
-pub(super) struct Reserve {
+pub(super) struct SlotReserve {
     /// Grows with the allocator locked alone.
     slots: AtomicU64,
     allocator: OrderedMutex<()>,
 }
 
-impl Reserve {
+impl SlotReserve {
     pub(super) fn new(health: &Arc<Health>) -> Self {
         let allocator = OrderedMutex::new(Rank::Allocation, health, ());
         Self { slots: AtomicU64::new(0), allocator }

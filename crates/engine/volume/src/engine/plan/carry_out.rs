@@ -1,7 +1,7 @@
 //! Carries out a plan: writes the contents, and then tells the change that each block needs and the
 //! assumptions that must still hold when the change is made.
 
-use super::{Block, Plan, Step, Tally};
+use super::{Block, BlockFate, Plan, Tally};
 use crate::engine::State;
 use crate::engine::item::Failed;
 use crate::engine::write::Writer;
@@ -32,7 +32,7 @@ impl<'p> Plan<'p> {
     /// The contents that need PBNs of their own.
     pub(in crate::engine) fn fresh_contents(&self) -> Vec<&'p [u8]> {
         let mut contents = Vec::with_capacity(self.blocks.len());
-        let fresh = self.blocks.iter().filter(|block| block.step == Step::Fresh);
+        let fresh = self.blocks.iter().filter(|block| block.step == BlockFate::Fresh);
         contents.extend(fresh.map(|block| block.content));
         contents
     }
@@ -48,7 +48,7 @@ impl<'p> Plan<'p> {
             let is_scattered = move |block: &Block<'p>| {
                 row.len() < row_blocks && matches!(block.place, MapEntry::Stored(..))
             };
-            let fresh = row.iter().filter(|block| block.step == Step::Fresh);
+            let fresh = row.iter().filter(|block| block.step == BlockFate::Fresh);
             fresh.map(move |block| is_scattered(block).then_some(block.lbn))
         })
     }
@@ -56,8 +56,8 @@ impl<'p> Plan<'p> {
     /// Gives each fresh block its PBN.
     pub(in crate::engine) fn place(&mut self, pbns: &[Pbn]) {
         assert_eq!(pbns.len(), self.fresh_blocks(), "each fresh block gets a PBN of its own");
-        let fresh = self.blocks.iter_mut().filter(|block| block.step == Step::Fresh);
-        fresh.zip(pbns).for_each(|(block, pbn)| block.step = Step::Store(*pbn));
+        let fresh = self.blocks.iter_mut().filter(|block| block.step == BlockFate::Fresh);
+        fresh.zip(pbns).for_each(|(block, pbn)| block.step = BlockFate::Store(*pbn));
         assert_eq!(self.fresh_blocks(), 0, "a fresh block has no place");
     }
 
@@ -92,13 +92,13 @@ impl<'p> Plan<'p> {
             block.step = match block.step {
                 // A block whose leader was not healed was never tried itself; it goes through
                 // another pass.
-                Step::Heal(pbn) => {
+                BlockFate::Heal(pbn) => {
                     writer.healer.note_unwritable(pbn);
-                    Step::Retry
+                    BlockFate::Retry
                 }
-                Step::Store(pbn) => {
+                BlockFate::Store(pbn) => {
                     failed(block.request, &error);
-                    Step::Lost(pbn)
+                    BlockFate::Lost(pbn)
                 }
                 other => other,
             };
@@ -109,26 +109,26 @@ impl<'p> Plan<'p> {
     /// The decision for a block.
     pub(in crate::engine) fn fate(&self, at: usize) -> Fate {
         match self.step_of(at) {
-            Step::Failed | Step::Lost(_) => Fate::Failed,
-            Step::Retry => Fate::Retry,
-            Step::Fresh => {
-                assert_ne!(self.step_of(at), Step::Fresh, "a fresh block has no place");
+            BlockFate::Failed | BlockFate::Lost(_) => Fate::Failed,
+            BlockFate::Retry => Fate::Retry,
+            BlockFate::Fresh => {
+                assert_ne!(self.step_of(at), BlockFate::Fresh, "a fresh block has no place");
                 Fate::Retry
             }
             _ => Fate::Ready,
         }
     }
 
-    fn step_of(&self, at: usize) -> Step {
+    fn step_of(&self, at: usize) -> BlockFate {
         let block = self.blocks.get(at);
         assert!(block.is_some(), "a plan has no block {at}");
-        block.map_or(Step::Failed, |block| block.step)
+        block.map_or(BlockFate::Failed, |block| block.step)
     }
 
     /// The suspect block whose content was written anew.
     pub(in crate::engine) fn healed(&self, at: usize) -> Option<Pbn> {
         match self.step_of(at) {
-            Step::Heal(pbn) => Some(pbn),
+            BlockFate::Heal(pbn) => Some(pbn),
             _ => None,
         }
     }
@@ -171,7 +171,7 @@ impl<'p> Plan<'p> {
     /// Returns whether the block follows an earlier one that was not done.
     pub(in crate::engine) fn has_lost_leader(&self, at: usize) -> bool {
         match self.step_of(at) {
-            Step::Follow(leader) => !self.is_done(leader),
+            BlockFate::Follow(leader) => !self.is_done(leader),
             _ => false,
         }
     }
@@ -180,8 +180,8 @@ impl<'p> Plan<'p> {
     pub(in crate::engine) fn shared(&self, at: usize) -> Option<Shared> {
         let block = self.blocks.get(at)?;
         let pbn = match block.step {
-            Step::Share(pbn) | Step::Heal(pbn) => pbn,
-            Step::Follow(leader) => self.blocks.get(leader)?.target()?,
+            BlockFate::Share(pbn) | BlockFate::Heal(pbn) => pbn,
+            BlockFate::Follow(leader) => self.blocks.get(leader)?.target()?,
             _ => return None,
         };
         Some(Shared { pbn, fingerprint: block.fingerprint })
@@ -192,10 +192,10 @@ impl<'p> Plan<'p> {
     pub(in crate::engine) fn is_shareable(&self, at: usize) -> bool {
         let most = u64::from(self.max_references).saturating_sub(self.blocks.len() as u64);
         let has_room = |block: &Block<'_>| {
-            let is_below = |found: super::Found| u64::from(found.record.references) < most;
+            let is_below = |found: super::KnownContent| u64::from(found.record.references) < most;
             block.base.is_none() && block.found.is_some_and(is_below)
         };
-        matches!(self.step_of(at), Step::Share(_)) && self.blocks.get(at).is_some_and(has_room)
+        matches!(self.step_of(at), BlockFate::Share(_)) && self.blocks.get(at).is_some_and(has_room)
     }
 
     /// Returns for each block whether another writer has stored its content since the look-up. Such
@@ -215,7 +215,10 @@ impl<'p> Plan<'p> {
     /// Returns whether a block that was stored gets another content.
     pub(in crate::engine) fn replaces(&self, at: usize) -> bool {
         let is_content = |block: &&Block<'_>| {
-            !matches!(block.step, Step::Unmap | Step::Unchanged | Step::Failed | Step::Lost(_))
+            !matches!(
+                block.step,
+                BlockFate::Unmap | BlockFate::Unchanged | BlockFate::Failed | BlockFate::Lost(_)
+            )
         };
         let block = self.blocks.get(at).filter(is_content);
         block.is_some_and(|block| matches!(block.place, MapEntry::Stored(..)))
@@ -227,21 +230,21 @@ impl<'p> Plan<'p> {
         let block = self.blocks.get(at)?;
         let (lbn, fingerprint) = (block.lbn, block.fingerprint);
         let change = match block.step {
-            Step::Unchanged => return None,
-            Step::Heal(pbn) if block.place.pbn() == Some(pbn) => return None,
-            Step::Unmap => Some(Change::Unmap { volume, first: lbn, count: 1 }),
-            Step::Share(_) | Step::Heal(_) | Step::Follow(_) => self
+            BlockFate::Unchanged => return None,
+            BlockFate::Heal(pbn) if block.place.pbn() == Some(pbn) => return None,
+            BlockFate::Unmap => Some(Change::Unmap { volume, first: lbn, count: 1 }),
+            BlockFate::Share(_) | BlockFate::Heal(_) | BlockFate::Follow(_) => self
                 .shared(at)
                 .zip(block.checksum)
                 .map(|(Shared { pbn, .. }, checksum)| Change::Share { volume, lbn, pbn, checksum }),
-            Step::Store(pbn) => block.checksum.map(|checksum| Change::Store {
+            BlockFate::Store(pbn) => block.checksum.map(|checksum| Change::Store {
                 volume,
                 lbn,
                 pbn,
                 fingerprint,
                 checksum,
             }),
-            Step::Failed | Step::Lost(_) | Step::Retry | Step::Fresh => None,
+            BlockFate::Failed | BlockFate::Lost(_) | BlockFate::Retry | BlockFate::Fresh => None,
         };
         assert!(change.is_some(), "a block would be acknowledged whose content is nowhere");
         change
@@ -254,10 +257,16 @@ impl<'p> Plan<'p> {
             tally.patched += u64::from(block.base.is_some());
             tally.zero += u64::from(block.is_zero);
             match block.step {
-                Step::Failed | Step::Lost(_) | Step::Retry | Step::Fresh | Step::Unmap => {}
-                Step::Unchanged => tally.unchanged += u64::from(!block.is_zero),
-                Step::Share(_) | Step::Heal(_) | Step::Follow(_) => tally.duplicate += 1,
-                Step::Store(_) => {
+                BlockFate::Failed
+                | BlockFate::Lost(_)
+                | BlockFate::Retry
+                | BlockFate::Fresh
+                | BlockFate::Unmap => {}
+                BlockFate::Unchanged => tally.unchanged += u64::from(!block.is_zero),
+                BlockFate::Share(_) | BlockFate::Heal(_) | BlockFate::Follow(_) => {
+                    tally.duplicate += 1;
+                }
+                BlockFate::Store(_) => {
                     tally.unique += 1;
                     tally.cow += u64::from(matches!(block.place, MapEntry::Stored(..)));
                 }

@@ -9,7 +9,7 @@ const BLOCKS_AT_ONCE: u32 = 4096;
 
 /// The owner of a content: what is asked for, or others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum ContentOwner {
     /// Only what is asked for refers to it.
     Alone,
     /// Others refer to it as well.
@@ -28,18 +28,18 @@ pub(super) struct BlockTally {
     /// Blocks with no other contents.
     pub(super) exclusive: u64,
     /// The owner of the content that goes on from the block before.
-    before: Option<Owner>,
+    before: Option<ContentOwner>,
 }
 
 impl BlockTally {
     /// Adds a block, by the owners of the contents that begin in it. `last` is that of the content
     /// that goes on in the next block.
-    fn add(&mut self, owners: impl Iterator<Item = Owner>, last: Option<Owner>) {
+    fn add(&mut self, owners: impl Iterator<Item = ContentOwner>, last: Option<ContentOwner>) {
         let (mut is_used, mut is_own, mut is_others) = (false, false, false);
         for owner in owners.chain(self.before) {
             is_used = true;
-            is_own |= owner != Owner::Others;
-            is_others |= owner != Owner::Alone;
+            is_own |= owner != ContentOwner::Others;
+            is_others |= owner != ContentOwner::Alone;
         }
         self.used += u64::from(is_used);
         self.own += u64::from(is_own);
@@ -54,7 +54,7 @@ impl Accountant {
         &self,
         (window, data_blocks): (Range<u64>, u64),
         tally: &mut BlockTally,
-        owner: impl Fn(Pbn) -> Owner,
+        owner: impl Fn(Pbn) -> ContentOwner,
     ) {
         for blocks in blocks_of(&window, data_blocks) {
             let first = blocks.start;
@@ -106,13 +106,13 @@ mod tests {
     #[test]
     fn a_content_that_goes_on_is_in_both_blocks() {
         let mut tally = BlockTally::default();
-        let mut add = |owners: &[Owner], last| tally.add(owners.iter().copied(), last);
+        let mut add = |owners: &[ContentOwner], last| tally.add(owners.iter().copied(), last);
         add(&[], None);
-        add(&[Owner::Alone, Owner::Others], Some(Owner::Others));
-        add(&[Owner::Alone], Some(Owner::Alone));
+        add(&[ContentOwner::Alone, ContentOwner::Others], Some(ContentOwner::Others));
+        add(&[ContentOwner::Alone], Some(ContentOwner::Alone));
         add(&[], None);
-        add(&[Owner::Alone], None);
-        add(&[Owner::Shared], None);
+        add(&[ContentOwner::Alone], None);
+        add(&[ContentOwner::Shared], None);
         assert_eq!((tally.used, tally.own, tally.exclusive), (5, 5, 2));
     }
 }

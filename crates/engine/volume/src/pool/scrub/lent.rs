@@ -2,7 +2,7 @@
 //! fingerprints tell if they are damaged. The owner of the veto heals them, from copies that are
 //! found here: it alone knows if a block is still used.
 
-use super::{Chunk, DamagedContent, MAX_DAMAGED, MAX_LISTED, Scrub, Stored, expected};
+use super::{DamagedContent, LookedUp, MAX_DAMAGED, MAX_LISTED, Scrub, Stored, expected};
 use crate::engine::VolumeShared;
 use crate::error::Result;
 use gemelo_base::SparseBits;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A search for copies of damaged contents that only others use.
 #[derive(Default)]
-struct Search {
+struct LentSearch {
     /// The damaged blocks, and the copies found so far, by fingerprint.
     damaged: BTreeMap<[u8; 16], (Pbn, Option<Pbn>)>,
     /// The blocks that were read.
@@ -23,7 +23,7 @@ struct Search {
 impl Scrub<'_> {
     /// Checks the blocks that only others use.
     pub(super) fn check_lent(&mut self) -> Result<()> {
-        let mut search = Search::default();
+        let mut search = LentSearch::default();
         for (pbn, fingerprint) in self.damaged_lent()? {
             search.damaged.insert(fingerprint.to_bytes(), (pbn, None));
         }
@@ -90,7 +90,7 @@ impl Scrub<'_> {
     }
 
     /// Reads the blocks of a chunk that may have one of the contents.
-    fn find_copies(&mut self, search: &mut Search, chunk: &Chunk<'_>) -> Result<usize> {
+    fn find_copies(&mut self, search: &mut LentSearch, chunk: &LookedUp<'_>) -> Result<usize> {
         let mut content = vec![0; self.engine.data.block_bytes()];
         let mut read = 0;
         for Stored { wanted, record } in &chunk.stored {

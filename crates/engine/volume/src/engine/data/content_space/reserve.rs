@@ -16,7 +16,7 @@ const MAX_BLOCKS: u64 = 256;
 
 /// The blocks of the cleaner; see the module.
 #[derive(Debug, Default)]
-pub(super) struct Reserve {
+pub(super) struct CleanerBlocks {
     /// They have no contents.
     blocks: BTreeSet<u32>,
     /// Blocks that the cleaner empties.
@@ -25,7 +25,7 @@ pub(super) struct Reserve {
     goal: u32,
 }
 
-impl Reserve {
+impl CleanerBlocks {
     /// Returns whether a block that has just lost its last content belongs to the reserve.
     pub(super) fn adopts(&mut self, block: u32) -> bool {
         let is_expected = self.expected.remove(&block);
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_longest_runs_stay() {
         let blocks = [3, 4, 5, 9, 20, 21, 22, 23].into_iter().collect();
-        let mut reserve = Reserve { blocks, goal: 5, ..Reserve::default() };
+        let mut reserve = CleanerBlocks { blocks, goal: 5, ..CleanerBlocks::default() };
         assert_eq!(reserve.longest_run(), 20..24);
         assert_eq!(reserve.take_surplus(), [9, 5, 4]);
         assert_eq!((reserve.len(), reserve.take_surplus()), (5, vec![]));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn blocks_are_adopted_that_are_expected_or_missing() {
-        let mut reserve = Reserve { goal: 1, ..Reserve::default() };
+        let mut reserve = CleanerBlocks { goal: 1, ..CleanerBlocks::default() };
         reserve.expected.insert(7);
         assert!(reserve.adopts(3), "it has too few");
         assert!(!reserve.adopts(4));

@@ -15,14 +15,14 @@ const WHOLE: usize = 0;
 
 /// A chunk that has free PBNs and used ones.
 #[derive(Debug)]
-struct Chunk {
+struct MixedPiece {
     /// A set bit is a PBN that is in use or out of range.
     used: [u64; CHUNK_WORDS],
     levels: Levels,
     free: u32,
 }
 
-impl Chunk {
+impl MixedPiece {
     /// A chunk of which all PBNs are free, or none is.
     fn new(is_free: bool) -> Box<Self> {
         let (used, free) = if is_free { (0, CHUNK_BLOCKS) } else { (u64::MAX, 0) };
@@ -34,7 +34,7 @@ impl Chunk {
 #[derive(Debug, Default)]
 pub(super) struct Used {
     /// The chunks that are neither free nor used as a whole.
-    mixed: Vec<Option<Box<Chunk>>>,
+    mixed: Vec<Option<Box<MixedPiece>>>,
     /// The chunks by the free runs in their words.
     levels: [ChunkSet; RUN_BLOCKS.len()],
     words: usize,
@@ -70,7 +70,7 @@ impl Used {
     pub(super) fn set(&mut self, word: usize, after: u64) {
         let (number, at) = (word / CHUNK_WORDS, word % CHUNK_WORDS);
         let is_free = self.is_free_chunk(number);
-        let chunk = self.mixed[number].get_or_insert_with(|| Chunk::new(is_free));
+        let chunk = self.mixed[number].get_or_insert_with(|| MixedPiece::new(is_free));
         let before = std::mem::replace(&mut chunk.used[at], after);
         chunk.free = chunk.free + after.count_zeros() - before.count_zeros();
         let (was, is) = (level_of(before), level_of(after));

@@ -1,0 +1,66 @@
+//! Tests that a type's name means one thing within a crate of the engine, of domains and of what
+//! they stand on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The wings whose names are looked at.
+const WINGS: [&str; 3] = ["engine", "cluster", "foundation"];
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "tests" {
+            sources(&path, found);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            found.push(path);
+        }
+    }
+}
+
+/// The type that a line declares, unless it is one within something else.
+fn declared_in(line: &str) -> Option<&str> {
+    let rest = match line.strip_prefix("pub") {
+        Some(rest) => rest.split_once(' ')?.1,
+        None => line,
+    };
+    let words = ["struct ", "enum ", "trait ", "type ", "union "];
+    let name = words.iter().find_map(|word| rest.strip_prefix(word))?;
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+    Some(&name[..end])
+}
+
+/// The names of types that the code of a file declares, without its tests and associated types.
+fn declared(code: &str) -> BTreeSet<&str> {
+    let code = code.split("\n#[cfg(test)]\nmod ").next().unwrap();
+    code.lines().filter_map(declared_in).collect()
+}
+
+#[test]
+fn a_type_has_its_name_alone_in_its_crate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let (mut twice, mut all) = (Vec::new(), 0);
+    for wing in WINGS {
+        for entry in fs::read_dir(root.join("crates").join(wing)).unwrap() {
+            let directory = entry.unwrap().path().join("src");
+            if !directory.is_dir() {
+                continue;
+            }
+            let mut files = Vec::new();
+            sources(&directory, &mut files);
+            let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+            for file in files {
+                let code = fs::read_to_string(&file).unwrap();
+                for name in declared(&code) {
+                    places.entry(name.to_owned()).or_default().push(file.clone());
+                }
+            }
+            all += places.len();
+            twice.extend(places.into_iter().filter(|(_, files)| files.len() > 1));
+        }
+    }
+    assert!(all > 500, "{all} types were found");
+    assert!(twice.is_empty(), "names with two meanings: {twice:#?}");
+}
