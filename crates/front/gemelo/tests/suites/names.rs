@@ -23,7 +23,8 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 /// The type that a line declares, unless it is one within something else.
 fn declared_in(line: &str) -> Option<&str> {
     let rest = match line.strip_prefix("pub") {
-        Some(rest) => rest.split_once(' ')?.1,
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.trim_start(),
         None => line,
     };
     let words = ["struct ", "enum ", "trait ", "type ", "union "];
