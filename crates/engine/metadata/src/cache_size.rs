@@ -5,10 +5,10 @@
 //! during it. Changes of a block take three times the memory of its part of the pages. The cache
 //! grows with the pages while the pool is open.
 //!
-//! It takes at most a sixty-fourth of the memory: what else the pool and its clients need (the index,
-//! the buffers of contents, the guests of the same machine) is more, and a larger cache saves less
-//! with each byte. A sixty-fourth of 16 GiB has the metadata of 5 GiB of contents decoded, or the
-//! pages of 20 GiB; beyond that, the system's cache has the pages.
+//! It takes at most a sixty-fourth of the memory: what else the pool and its clients need (the
+//! index, the buffers of contents, the guests of the same machine) is more, and a larger cache
+//! saves less with each byte. A sixty-fourth of 16 GiB has the metadata of 5 GiB of contents
+//! decoded, or the pages of 20 GiB; beyond that, the system's cache has the pages.
 
 use gemelo_format::PAGE_BYTES;
 

@@ -1,9 +1,9 @@
 //! A debug build's check that each slot has one owner at a time; nothing in a release build.
 //!
 //! It keeps its own account beside the bitmap of [`crate::slots::Slots`]. A slot goes from free to
-//! new, when the checkpoint under way takes it, and to durable, when the root is. A durable or a new
-//! one leaves when the state after the checkpoint does not need it, and is free when the root is
-//! durable. A checkpoint that is given up takes all of this back.
+//! new, when the checkpoint under way takes it, and to durable, when the root is. A durable or a
+//! new one leaves when the state after the checkpoint does not need it, and is free when the root
+//! is durable. A checkpoint that is given up takes all of this back.
 
 use gemelo_format::Slot;
 

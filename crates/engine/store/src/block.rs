@@ -46,8 +46,8 @@ impl BlockStore {
         Self::offset_of(pbn, self.superblock.block_bytes)
     }
 
-    /// Reads by a list of requests to the disk, in the order of their places: contents that lie side
-    /// by side are then one run, whatever the order of their LBNs.
+    /// Reads by a list of requests to the disk, in the order of their places: contents that lie
+    /// side by side are then one run, whatever the order of their LBNs.
     fn read_by(&self, reads: &mut [ContentRead<'_>], read_disk: impl FnOnce(&mut [DiskRead<'_>])) {
         let mut sorted: Vec<&mut ContentRead<'_>> = reads.iter_mut().collect();
         sorted.sort_by_key(|read| (read.pbn, read.within));

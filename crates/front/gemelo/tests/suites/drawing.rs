@@ -1,4 +1,4 @@
-//! Tests that the drawing of a write and of a read in `docs/internals/write.md` is that of the code.
+//! Tests that the drawing in `docs/internals/write.md` is that of the code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
