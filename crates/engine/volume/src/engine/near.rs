@@ -13,9 +13,9 @@
 //! After many overwrites the neighbours lie in another order and with a few holes between them. A
 //! read of many blocks goes by the order of their places, so it costs about as much as before.
 //!
-//! Each such block is a write of its own to the disk. So only a number of them each second are
-//! placed this way, which a disk does beside its other work. With more overwrites, their rate is
-//! what counts; the arranger brings the blocks together later.
+//! Each such block is a write of its own to the disk. So blocks are placed this way only while there
+//! are not more of them than a disk writes beside its other work. With more overwrites, their rate
+//! is what counts; the arranger brings the blocks together later.
 
 use super::VolumeShared;
 use super::data::DataPath;
@@ -36,21 +36,36 @@ const NEIGHBOURS: u64 = 16;
 const PARTS_OF_SECOND: u64 = 8;
 const PART_NS: u64 = 1_000_000_000 / PARTS_OF_SECOND;
 
-/// Counts the blocks that were placed near their neighbours in the present part of a second: the
-/// number of the part in the upper half, and the count in the lower one.
+/// Counts the scattered blocks of the present part of a second. While there were more in the part
+/// before than are placed this way, none is: placing a few of many costs writes and gains little.
+///
+/// The number of the part is in the upper half, and the count in the lower one, whose uppermost bit
+/// tells that the part before had too many.
 #[derive(Debug, Default)]
 struct NearBudget(AtomicU64);
 
+/// Tells that the part before had too many blocks.
+const TOO_MANY: u64 = 1 << (u32::BITS - 1);
+
 impl NearBudget {
-    /// Takes this many blocks out of what is left, if it is enough.
+    /// Counts these blocks. Returns whether they may be placed near their neighbours.
     fn take(&self, count: u64, (per_s, now_ns): (u64, u64)) -> bool {
-        let part = (now_ns / PART_NS) << u32::BITS;
-        let most = (per_s / PARTS_OF_SECOND).min(u32::MAX.into());
-        let take = |spent: u64| {
-            let before = if spent >> u32::BITS == part >> u32::BITS { spent - part } else { 0 };
-            (before + count <= most).then_some(part + before + count)
+        let part = (now_ns / PART_NS) & u64::from(u32::MAX);
+        let most = (per_s / PARTS_OF_SECOND).min(TOO_MANY - 1);
+        let after = |seen: u64| {
+            let (of, counted) = (seen >> u32::BITS, seen & u64::from(u32::MAX));
+            let counted = match part.checked_sub(of) {
+                Some(0) => counted,
+                Some(1) if counted & (TOO_MANY - 1) > most => TOO_MANY,
+                _ => 0,
+            };
+            let sum = (counted & (TOO_MANY - 1)).saturating_add(count).min(TOO_MANY - 1);
+            part << u32::BITS | counted & TOO_MANY | sum
         };
-        count <= most && self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        let seen =
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| Some(after(seen)));
+        let counted = seen.map_or(0, after) & u64::from(u32::MAX);
+        counted <= most
     }
 }
 
@@ -118,15 +133,17 @@ mod tests {
     use gemelo_format::Checksum;
 
     #[test]
-    fn the_budget_of_a_part_of_a_second_is_spent_once() {
+    fn no_block_is_placed_while_there_are_more_than_the_budget() {
         let budget = NearBudget::default();
         let take = |count, part: u64| budget.take(count, (800, part * PART_NS + 5));
         assert!(take(60, 0) && take(40, 0), "100 for an eighth of a second");
         assert!(!take(1, 0));
-        assert!(take(100, 1) && !take(1, 1), "those of the next one");
-        assert!(!take(101, 2) && take(1, 2), "a longer list takes nothing");
-        assert!(take(100, 1), "a part that is not the last one is another one");
-        assert!(!budget.take(1, (0, PART_NS * 7)));
+        assert!(!take(1, 1), "the part before had too many");
+        assert!(take(99, 2) && take(1, 2), "and this one not");
+        assert!(take(100, 3) && !take(1, 3));
+        assert!(take(1, 5), "a part without any lies between");
+        assert!(!take(101, 7) && !take(1, 8) && take(1, 9));
+        assert!(!budget.take(1, (0, PART_NS * 20)));
         assert!(budget.take(1, (u64::MAX, u64::MAX)));
     }
 
