@@ -13,9 +13,9 @@
 //! After many overwrites the neighbours lie in another order and with a few holes between them. A
 //! read of many blocks goes by the order of their places, so it costs about as much as before.
 //!
-//! Each such block is a write of its own to the disk. So blocks are placed this way only while there
-//! are not more of them than a disk writes beside its other work. With more overwrites, their rate
-//! is what counts; the arranger brings the blocks together later.
+//! Each such block is a write of its own to the disk. So blocks are placed this way only while
+//! there are not more of them than a disk writes beside its other work. With more overwrites, their
+//! rate is what counts; the arranger brings the blocks together later.
 
 use super::VolumeShared;
 use super::data::DataPath;
