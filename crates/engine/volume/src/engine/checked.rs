@@ -164,13 +164,13 @@ fn left_of(wanted: &[(usize, Wanted)], reads: &[ContentRead<'_>]) -> Vec<usize> 
 
 /// Reads contents, and finds out whether they are what the maps expect; see the module.
 pub(crate) struct Reader {
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) healer: Arc<Healer>,
-    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
+    pub(super) data: Arc<DataPath>,
+    pub(super) log: Arc<Log>,
+    pub(super) healer: Arc<Healer>,
+    pub(super) fingerprinter: Arc<Fingerprinter>,
     pub(crate) seed: PoolSeed,
-    pub(in crate::engine) counters: Arc<PoolCounters>,
-    pub(in crate::engine) tuning: Tuning,
+    pub(super) counters: Arc<PoolCounters>,
+    pub(super) tuning: Tuning,
 }
 
 impl Reader {

@@ -54,10 +54,10 @@ enum Cleaning {
 
 /// Waits for free blocks; see the module.
 pub(crate) struct Reclaimer {
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) cleaner: Arc<SpaceCleaner>,
+    data: Arc<DataPath>,
+    log: Arc<Log>,
+    health: Arc<Health>,
+    cleaner: Arc<SpaceCleaner>,
 }
 
 impl Reclaimer {

@@ -74,14 +74,14 @@ const fn is_immediate(operation: &Operation<'_>) -> bool {
 
 /// Executes requests; see the module.
 pub(crate) struct Requests {
-    pub(in crate::engine) reader: Arc<Reader>,
-    pub(in crate::engine) writer: Writer,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) clock: Arc<dyn Clock>,
-    pub(in crate::engine) ticker: Arc<Ticker>,
-    pub(in crate::engine) tasks: Arc<Tasks>,
-    pub(in crate::engine) superblock: Superblock,
+    reader: Arc<Reader>,
+    writer: Writer,
+    log: Arc<Log>,
+    health: Arc<Health>,
+    clock: Arc<dyn Clock>,
+    ticker: Arc<Ticker>,
+    tasks: Arc<Tasks>,
+    superblock: Superblock,
 }
 
 impl Requests {

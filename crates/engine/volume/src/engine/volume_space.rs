@@ -98,10 +98,10 @@ struct CountedReference {
 
 /// Counts the space that volumes take.
 pub(crate) struct Accountant {
-    pub(in crate::engine) catalogue: Arc<Catalogue>,
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) superblock: Superblock,
+    catalogue: Arc<Catalogue>,
+    data: Arc<DataPath>,
+    log: Arc<Log>,
+    superblock: Superblock,
 }
 
 impl Accountant {

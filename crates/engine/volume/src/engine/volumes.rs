@@ -28,13 +28,13 @@ const GATE_TRIES: u32 = 8;
 
 /// Changes of whole volumes.
 pub(crate) struct Volumes {
-    pub(in crate::engine) catalogue: Arc<Catalogue>,
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) clock: Arc<dyn Clock>,
-    pub(in crate::engine) superblock: Superblock,
-    pub(in crate::engine) tuning: Tuning,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) data: Arc<DataPath>,
+    pub(super) log: Arc<Log>,
+    pub(super) health: Arc<Health>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) superblock: Superblock,
+    pub(super) tuning: Tuning,
 }
 
 impl Volumes {

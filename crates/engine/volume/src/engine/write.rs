@@ -40,16 +40,16 @@ enum PassEnd<'i, 'a> {
 
 /// Makes writes; see the module.
 pub(crate) struct Writer {
-    pub(in crate::engine) reader: Arc<Reader>,
-    pub(in crate::engine) healer: Arc<Healer>,
-    pub(in crate::engine) reclaimer: Arc<Reclaimer>,
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
-    pub(in crate::engine) seed: PoolSeed,
-    pub(in crate::engine) clock: Arc<dyn Clock>,
-    pub(in crate::engine) tuning: Tuning,
+    pub(super) reader: Arc<Reader>,
+    pub(super) healer: Arc<Healer>,
+    pub(super) reclaimer: Arc<Reclaimer>,
+    pub(super) data: Arc<DataPath>,
+    pub(super) log: Arc<Log>,
+    pub(super) health: Arc<Health>,
+    pub(super) fingerprinter: Arc<Fingerprinter>,
+    pub(super) seed: PoolSeed,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tuning: Tuning,
     near: NearPlacer,
 }
 

@@ -38,15 +38,15 @@ struct Elsewhere {
 
 /// Stores contents elsewhere; see the module.
 pub(crate) struct Relocator {
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) catalogue: Arc<Catalogue>,
-    pub(in crate::engine) healer: Arc<Healer>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
-    pub(in crate::engine) counters: Arc<PoolCounters>,
-    pub(in crate::engine) superblock: Superblock,
-    pub(in crate::engine) tuning: Tuning,
+    data: Arc<DataPath>,
+    log: Arc<Log>,
+    catalogue: Arc<Catalogue>,
+    healer: Arc<Healer>,
+    health: Arc<Health>,
+    fingerprinter: Arc<Fingerprinter>,
+    counters: Arc<PoolCounters>,
+    superblock: Superblock,
+    tuning: Tuning,
 }
 
 impl Relocator {

@@ -35,13 +35,13 @@ struct Candidate {
 
 /// Examines chunks of blocks.
 pub(crate) struct Examiner {
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) reader: Arc<Reader>,
-    pub(in crate::engine) healer: Arc<Healer>,
-    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
-    pub(in crate::engine) counters: Arc<PoolCounters>,
-    pub(in crate::engine) tuning: Tuning,
+    data: Arc<DataPath>,
+    log: Arc<Log>,
+    reader: Arc<Reader>,
+    healer: Arc<Healer>,
+    fingerprinter: Arc<Fingerprinter>,
+    counters: Arc<PoolCounters>,
+    tuning: Tuning,
 }
 
 impl Examiner {

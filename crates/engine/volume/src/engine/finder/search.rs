@@ -30,18 +30,18 @@ const MAX_ROUNDS: u32 = 4;
 
 /// The finder of an open pool; see [`super`].
 pub(crate) struct Finder {
-    pub(in crate::engine) examiner: Examiner,
+    pub(super) examiner: Examiner,
     pub(crate) control: FinderControl,
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) catalogue: Arc<Catalogue>,
-    pub(in crate::engine) reader: Arc<Reader>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) fingerprinter: Arc<Fingerprinter>,
-    pub(in crate::engine) counters: Arc<PoolCounters>,
-    pub(in crate::engine) clock: Arc<dyn Clock>,
-    pub(in crate::engine) tasks: Arc<Tasks>,
-    pub(in crate::engine) tuning: Tuning,
+    pub(super) data: Arc<DataPath>,
+    pub(super) log: Arc<Log>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) reader: Arc<Reader>,
+    pub(super) health: Arc<Health>,
+    pub(super) fingerprinter: Arc<Fingerprinter>,
+    pub(super) counters: Arc<PoolCounters>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) tuning: Tuning,
 }
 
 impl Finder {

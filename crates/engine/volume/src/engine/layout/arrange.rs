@@ -59,14 +59,14 @@ pub(super) struct Arranged {
 
 /// The arranger of an open pool; see [`super`].
 pub(crate) struct Arranger {
-    pub(in crate::engine) mover: Arc<Mover>,
-    pub(in crate::engine) reader: Arc<Reader>,
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) catalogue: Arc<Catalogue>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) counters: Arc<PoolCounters>,
-    pub(in crate::engine) ticker: Arc<Ticker>,
+    pub(super) mover: Arc<Mover>,
+    pub(super) reader: Arc<Reader>,
+    pub(super) data: Arc<DataPath>,
+    pub(super) log: Arc<Log>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) health: Arc<Health>,
+    pub(super) counters: Arc<PoolCounters>,
+    pub(super) ticker: Arc<Ticker>,
 }
 
 impl Arranger {

@@ -55,12 +55,12 @@ pub(super) enum MoveState {
 
 /// Moves contents to other PBNs, with all references to them; see the module.
 pub(crate) struct Mover {
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) catalogue: Arc<Catalogue>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) superblock: Superblock,
-    pub(in crate::engine) tuning: Tuning,
+    pub(super) data: Arc<DataPath>,
+    pub(super) log: Arc<Log>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) health: Arc<Health>,
+    pub(super) superblock: Superblock,
+    pub(super) tuning: Tuning,
 }
 
 impl Mover {

@@ -73,12 +73,12 @@ struct Again {
 
 /// Writes contents in another compression.
 pub(crate) struct Recompressor {
-    pub(in crate::engine) mover: Arc<Mover>,
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) catalogue: Arc<Catalogue>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) seed: PoolSeed,
+    mover: Arc<Mover>,
+    data: Arc<DataPath>,
+    log: Arc<Log>,
+    catalogue: Arc<Catalogue>,
+    health: Arc<Health>,
+    seed: PoolSeed,
 }
 
 impl Recompressor {

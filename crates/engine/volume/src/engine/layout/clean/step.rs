@@ -34,13 +34,13 @@ const PIECES_SEARCHED: u32 = 256;
 
 /// The cleaner of an open pool; see [`super`].
 pub(crate) struct SpaceCleaner {
-    pub(in crate::engine) mover: Arc<Mover>,
-    pub(in crate::engine) data: Arc<DataPath>,
-    pub(in crate::engine) log: Arc<Log>,
-    pub(in crate::engine) catalogue: Arc<Catalogue>,
-    pub(in crate::engine) health: Arc<Health>,
-    pub(in crate::engine) counters: Arc<PoolCounters>,
-    pub(in crate::engine) seed: PoolSeed,
+    pub(super) mover: Arc<Mover>,
+    pub(super) data: Arc<DataPath>,
+    pub(super) log: Arc<Log>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) health: Arc<Health>,
+    pub(super) counters: Arc<PoolCounters>,
+    pub(super) seed: PoolSeed,
     pub(in crate::engine) pass: OrderedMutex<Cleaner>,
 }
 
