@@ -5,23 +5,21 @@ use crate::error::{MemberError, Result};
 use crate::home::context_to_read;
 use crate::uri::DomainUri;
 use crate::watched::Watched;
-use gemelo_base::{Clock, random};
+use gemelo_base::random;
 use gemelo_domain::{
     Client, Damage, DomainConfig, DomainError, IndexStats, MemberId, MemberValues, Members,
-    NamedMember, NewMember, SharedSettings, Tenure, member_object, tend_fences,
+    NamedMember, NewMember, SharedSettings, Tenure, member_object,
 };
 use gemelo_objects::rados::{Rados, RadosOptions};
 use gemelo_objects::{Holder, ObjectError, Objects};
 use gemelo_store::PoolDisks;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Linux's number of the error for an operation that a pool does not have (EOPNOTSUPP).
 const NOT_SUPPORTED: i32 = 95;
-/// Interval between two looks at the fences of processes that have ended.
-const FENCES_EVERY_NS: u64 = 60_000_000_000;
 
 /// A connection to a domain.
 pub struct DomainClient {
@@ -31,8 +29,6 @@ pub struct DomainClient {
     shared: SharedSettings,
     /// Set by any call that finds this client fenced.
     is_fenced: Arc<AtomicBool>,
-    /// The time of the next look at the fences of processes that have ended.
-    fences_due_ns: AtomicU64,
     /// Set when a change of unknown fate may be on its way, or when the client was fenced: this
     /// client must not serve a member again.
     is_spent: AtomicBool,
@@ -145,8 +141,7 @@ impl DomainClient {
         let is_fenced = Arc::default();
         let index: Arc<dyn Client> = Arc::new(Watched::new(index, &is_fenced));
         let data: Arc<dyn Objects> = Arc::new(Watched::new(data, &is_fenced));
-        let (fences_due_ns, is_spent) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self { index, data, config, shared, is_fenced, fences_due_ns, is_spent })
+        Ok(Self { index, data, config, shared, is_fenced, is_spent: AtomicBool::new(false) })
     }
 
     /// Returns the settings of the index.
@@ -188,16 +183,6 @@ impl DomainClient {
             ObjectError::NotPermitted { .. } => MemberError::MayNotFence,
             error => error.into(),
         })
-    }
-
-    /// Looks after the fences of processes of this machine that have ended, if it is time.
-    pub(crate) fn tend_fences(&self, clock: &dyn Clock, member: MemberId) {
-        let now_ns = clock.now_ns();
-        if now_ns >= self.fences_due_ns.load(Ordering::Relaxed) {
-            self.fences_due_ns.store(now_ns.saturating_add(FENCES_EVERY_NS), Ordering::Relaxed);
-            // If it fails, the fences only last for longer.
-            let _ = tend_fences(&*self.index, clock, member);
-        }
     }
 
     pub(crate) const fn is_fenced(&self) -> &Arc<AtomicBool> {

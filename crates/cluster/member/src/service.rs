@@ -9,7 +9,7 @@ use crate::lease_state::{Ended, LeaseState};
 use crate::marks::MARK_KEY;
 use gemelo_base::background::{Step, Task, TaskStat};
 use gemelo_base::{Clock, with_causes};
-use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure};
+use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure, tend_fences};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
 use gemelo_store::PoolDisks;
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// Objects removed at once.
 const REMOVED_AT_ONCE: usize = 256;
+/// Interval between two looks at the fences of processes that have ended.
+const FENCES_EVERY: Duration = Duration::from_secs(60);
 
 /// The lease of a member, and what renews it.
 pub(crate) struct HeldLease {
@@ -31,6 +33,9 @@ pub(crate) struct HeldLease {
     is_in_use: AtomicBool,
     /// The renewals. They are not put off while they fail, because the lease would end meanwhile.
     renewals: Task,
+    /// The looks at the fences of processes of this machine that have ended. While they fail, the
+    /// fences last for longer.
+    fences: Task,
 }
 
 impl HeldLease {
@@ -59,7 +64,8 @@ impl HeldLease {
 
     /// Looks after the fences of earlier clients of the member, if it is time.
     pub(crate) fn tend_fences(&self) {
-        self.client.tend_fences(&*self.clock, self.context.member);
+        let Self { client, clock, context, .. } = self;
+        tend(&self.fences, client, &**clock, context.member);
     }
 
     /// Waits for what is in flight and gives the member back. Nothing is written afterwards.
@@ -80,6 +86,14 @@ impl HeldLease {
         let tenure = self.tenure.lock().clone();
         Ok(tenure.end(&*self.client.index)?)
     }
+}
+
+fn tend(fences: &Task, client: &DomainClient, clock: &dyn Clock, member: MemberId) {
+    let look = || {
+        let ended = tend_fences(&*client.index, clock, member)?;
+        Ok::<_, DomainError>(Step::then_rest(ended as u64, FENCES_EVERY))
+    };
+    fences.turn(look);
 }
 
 /// A member that this process serves, until the value is released or dropped.
@@ -112,7 +126,8 @@ impl Service {
         }
         let members = Members::new(&*client.index);
         let member = members.find(name)?;
-        client.tend_fences(&**clock, member);
+        let fences = Task::new("fences", Arc::clone(clock));
+        tend(&fences, client, &**clock, member);
         let tenure = Tenure::take(&*client.index, &**clock, member, lease)?;
         assert_eq!(tenure.member(), member, "the tenure is that of the member");
         // Another process may have removed the member before it was taken.
@@ -143,6 +158,7 @@ impl Service {
             context,
             is_in_use: AtomicBool::new(false),
             renewals,
+            fences,
         });
         Ok(Self { held_lease, disks, renewer: None, condition: None, is_released: false })
     }
@@ -168,6 +184,17 @@ impl Service {
     #[must_use]
     pub fn renewals(&self) -> TaskStat {
         self.held_lease.renewals.stat()
+    }
+
+    /// Returns the figures of the looks at the fences of earlier clients.
+    #[must_use]
+    pub fn fences(&self) -> TaskStat {
+        self.held_lease.fences.stat()
+    }
+
+    /// Looks at these fences, for callers without a renewer.
+    pub fn tend_fences(&self) {
+        self.held_lease.tend_fences();
     }
 
     /// Renews the lease once, for callers without a renewer.

@@ -117,13 +117,13 @@ impl PlacedPool {
     }
 
     /// Returns the figures of the tasks that the background repeats by itself: those of the engine,
-    /// and for a member also the sharing and the renewals of the lease.
+    /// and for a member also the sharing, the renewals of the lease, and the fences.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskStat> {
         let mut tasks = self.pool.tasks();
         tasks.extend(self.worker.as_ref().map(SharingWorker::task));
         if let Hold::Service(service) = &self.hold {
-            tasks.push(service.renewals());
+            tasks.extend([service.renewals(), service.fences()]);
         }
         tasks
     }

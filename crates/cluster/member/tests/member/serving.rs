@@ -238,3 +238,31 @@ fn renewals_that_fail_are_told_once_until_they_work_or_the_lease_is_over() {
     assert_eq!((recorder.warnings().len(), recorder.logged().len()), (2, 1));
     assert_eq!(size(), bytes);
 }
+
+/// Looks at fences that fail are told once, and tried with growing pauses. The member is served all
+/// the while: the fences only last for longer.
+#[test]
+fn looks_at_fences_that_fail_are_told_once_and_seldom_repeated() {
+    let domain = Domain::new(1);
+    let host = domain.host();
+    let service = host.take().unwrap();
+    let (recorder, mut log) = (Recorder::new(), FailureLog::default());
+    let mut pass = |seconds: u64| {
+        for _ in 0..seconds {
+            domain.world.sleep_until_ns(domain.world.now_ns() + 1_000_000_000);
+            service.tend_fences();
+            log.look(&[service.fences()], &recorder);
+        }
+        service.fences()
+    };
+    assert_eq!(pass(70).failures, 0);
+    let now_ns = domain.world.now_ns();
+    domain.world.cut_off(&host.client.instance(), now_ns..now_ns + 600_000_000_000);
+    let stat = pass(600);
+    let warning = stat.warning().unwrap();
+    assert!(warning.starts_with("fences fails since "), "{warning}");
+    assert!((5..30).contains(&stat.failures), "{stat:?}");
+    assert_eq!(recorder.warnings().len(), 1);
+    assert_eq!(pass(120).failure, None);
+    assert_eq!((recorder.warnings().len(), recorder.logged().len()), (1, 1));
+}
