@@ -37,13 +37,13 @@ fn the_list_and_the_outlook_of_a_plan_agree() {
     let quick = ran.out.lines().find(|line| line.starts_with("quick ")).unwrap();
     assert!(quick.contains(" no ") && !quick.contains("unknown"), "{quick}");
     let outlook = gemelo(&["campaign", "run", "quick", "--plan"]);
-    let (_, about) = outlook.out.split_once("60 runs after 3 warm-up runs, about ").unwrap();
+    let (_, about) = outlook.out.split_once("84 runs after 3 warm-up runs, about ").unwrap();
     let (time, _) = about.split_once(';').unwrap();
     assert!(quick.contains(&format!(" {time} ")), "{time}: {quick}");
     let shorter = gemelo(&["campaign", "run", "quick", "--plan", "--set", "time=100ms"]);
     let (_, about) = shorter.out.split_once("warm-up runs, about ").unwrap();
     assert!(!about.starts_with(time), "{about}");
-    assert!(outlook.out.contains("5 repetitions find a difference of 10 % in "), "{}", outlook.out);
+    assert!(outlook.out.contains("7 repetitions find a difference of 10 % in "), "{}", outlook.out);
 }
 
 #[test]
