@@ -1,11 +1,13 @@
 //! The whole matrix on objects in files.
 
-use crate::base::{Base, FAULTS};
+use crate::base::{Base, FAULTS, MEMBERS, Process};
 use crate::case::{Seen, run};
 use crate::faults::{Case, Fault, cases};
+use crate::snapshot::{put, take};
 use gemelo_domain::Client;
 use gemelo_format::Compression;
 use gemelo_objects::simulated::World;
+use gemelo_place::Use;
 use std::sync::Arc;
 
 /// Returns what is wrong with the outcome of a case.
@@ -108,4 +110,44 @@ fn the_same_holds_for_members_that_compress() {
     let lz4 = Some(Compression::Lz4);
     let count = run_all(Fault::Lost, lz4, "ledger.") + run_all(Fault::Older, lz4, "ledger.");
     assert!(count > 20, "{count}");
+}
+
+/// Objects that are older than the rest are refused with the advice to put the newest ones back,
+/// and nothing is changed: who follows it has all members as they were.
+#[test]
+fn the_newest_copies_put_back_end_what_older_ones_brought() {
+    let base = Base::simulated(None);
+    let mut followed = 0;
+    for case in cases(&base, Fault::Older) {
+        let directory = tempfile::tempdir().unwrap();
+        let connect = || -> Arc<dyn Client> {
+            Arc::new(World::in_directory(1, FAULTS, directory.path()).unwrap().client())
+        };
+        put(&*connect(), &case.objects);
+        let refuses = |name: &&str| {
+            let refused = Process::new(connect()).map(|one| one.open(name, Use::Hold, false));
+            let Ok(Err(refused)) = refused else { return false };
+            refused.to_string().contains("Put the newest copy of the object back")
+        };
+        let Some(name) = MEMBERS.iter().copied().find(|name| refuses(&name)) else { continue };
+        let (store, now) = (connect(), take(&*connect()));
+        let mut newest = base.now.clone();
+        newest.retain(|name, object| case.objects.get(name) != Some(object));
+        let lost = case.objects.keys().filter(|name| !base.now.contains_key(*name));
+        for name in newest.keys().chain(lost).filter(|name| now.contains_key(*name)) {
+            store.remove(name).unwrap();
+        }
+        put(&*store, &newest);
+        drop(store);
+        let opened = Process::new(connect()).unwrap().open(name, Use::Hold, false);
+        opened.unwrap_or_else(|error| panic!("{}: {error}", case.name)).close().unwrap();
+        followed += 1;
+        if !case.name.starts_with("all of") {
+            continue;
+        }
+        let whole = Case { name: case.name.clone(), objects: take(&*connect()) };
+        let seen = in_files(&whole, &base, None);
+        assert_eq!((seen.wrong, seen.gone, seen.failed), (vec![], vec![], vec![]), "{}", case.name);
+    }
+    assert!(followed > 2, "{followed}");
 }

@@ -80,6 +80,7 @@ fn a_served_pool_names_the_command_that_heals_it() {
     // The server looks for new damage once a second.
     std::thread::sleep(Duration::from_millis(2500));
     done(&["pool", "scrub", &pool.path()]);
+    assert_eq!(pool.stat("/warnings"), serde_json::json!([]), "they hold no longer");
     let (status, err) = served.stop();
     assert_eq!(status, 0, "{err}");
     assert!(err.contains("'gemelo pool scrub' heals it"), "{err}");

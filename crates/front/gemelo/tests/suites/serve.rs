@@ -242,6 +242,10 @@ fn a_server_tells_when_space_gets_low() {
     assert!(metrics(&served).contains("\ngemelo_pool_warnings 0\n"));
     done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
     assert!(metrics(&served).contains("\ngemelo_pool_warnings 1\n"));
+    assert_eq!(pool.stat("/warnings").as_array().map(Vec::len), Some(1));
+    done(&["volume", "rm", &pool.volume("a"), "--force"]);
+    done(&["pool", "gc", &pool.path()]);
+    assert!(metrics(&served).contains("\ngemelo_pool_warnings 0\n"), "it holds no longer");
     let (status, said) = served.stop();
     assert_eq!(status, 0);
     assert_eq!(said.matches("more than 10 % of the data store is in use").count(), 1, "{said}");

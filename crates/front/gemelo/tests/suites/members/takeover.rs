@@ -139,6 +139,9 @@ fn a_planned_hand_over(host: &Host<'_>, mut server: Server) {
     write(&*volume, 0..100, 5);
     drop(volume);
     let standby = host.serve(MEMBER, "e", &["--standby"]);
+    // The advice to those for whom nobody may serve the member.
+    let refused = host.run(&["domain", "check", "rados:gemelo/members", "--repair"]);
+    assert!(refused.err.contains("'gemelo pool hand-over'"), "{}", refused.err);
     let began = Instant::now();
     host.done(&["pool", "hand-over", MEMBER]);
     assert_eq!(server.wait(), 0, "{}", server.errors());
@@ -147,6 +150,7 @@ fn a_planned_hand_over(host: &Host<'_>, mut server: Server) {
     eprintln!("from the hand-over to the first byte: {:?}", began.elapsed());
     drop(volume);
     standby.end();
+    host.done(&["domain", "check", "rados:gemelo/members", "--repair"]);
 }
 
 fn removal(host: &Host<'_>) {
