@@ -3,10 +3,9 @@
 
 use crate::lease_state::Ended;
 use crate::service::HeldLease;
-use gemelo_base::StopFlag;
+use gemelo_base::background::Worker;
 use std::io;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Interval between two renewals. A lease lasts for several, so that one may fail.
@@ -28,41 +27,26 @@ pub fn on_loss(call: impl Fn(&Ended) + Send + Sync + 'static) {
     let _ = ON_LOSS.set(Box::new(call));
 }
 
-/// The threads, until the value is dropped.
-pub(crate) struct LeaseRenewer {
-    stop: StopFlag,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl LeaseRenewer {
-    pub(crate) fn start(held_lease: Arc<HeldLease>) -> io::Result<Self> {
-        let mut renewer = Self { stop: StopFlag::new(), threads: Vec::new() };
-        let renewed = Arc::clone(&held_lease);
-        renewer.repeat("gemelo-lease", RENEWED_EVERY, move || {
-            renewed.renew();
-            true
-        })?;
-        let fenced = Arc::clone(&held_lease);
-        renewer.repeat("gemelo-fences", RENEWED_EVERY, move || {
-            fenced.tend_fences();
-            true
-        })?;
-        renewer.repeat("gemelo-watch-lease", LOOKED_EVERY, move || is_kept(&held_lease))?;
-        Ok(renewer)
-    }
-
-    /// Starts a thread that calls a function at an interval, until it returns `false`.
-    fn repeat(
-        &mut self,
-        name: &str,
-        interval: Duration,
-        mut call: impl FnMut() -> bool + Send + 'static,
-    ) -> io::Result<()> {
-        let stop = self.stop.clone();
-        let thread = std::thread::Builder::new().name(name.into());
-        self.threads.push(thread.spawn(move || while wait(&stop, interval) && call() {})?);
-        Ok(())
-    }
+/// Starts the threads. If one panics, the lease ends.
+pub(crate) fn start(held_lease: &Arc<HeldLease>) -> io::Result<Vec<Worker>> {
+    let repeat = |name, interval, call: fn(&HeldLease) -> bool| {
+        let (called, told) = (Arc::clone(held_lease), Arc::clone(held_lease));
+        let told = move |_| told.lease_state().end(Ended::LeaseOver);
+        Worker::repeat(name, told, interval, move || call(&called))
+    };
+    let renew = |held_lease: &HeldLease| {
+        held_lease.renew();
+        true
+    };
+    let tend_fences = |held_lease: &HeldLease| {
+        held_lease.tend_fences();
+        true
+    };
+    Ok(vec![
+        repeat("gemelo-lease", RENEWED_EVERY, renew)?,
+        repeat("gemelo-fences", RENEWED_EVERY, tend_fences)?,
+        repeat("gemelo-watch-lease", LOOKED_EVERY, is_kept)?,
+    ])
 }
 
 /// Returns whether the lease is to be watched on. A loss of a member that is in use is reported.
@@ -76,28 +60,6 @@ fn is_kept(held_lease: &HeldLease) -> bool {
                 call(&why);
             }
             false
-        }
-    }
-}
-
-/// Waits, and returns whether the flag is still down.
-fn wait(stop: &StopFlag, span: Duration) -> bool {
-    let mut rest = span;
-    while !stop.is_raised() && !rest.is_zero() {
-        let step = rest.min(LOOKED_EVERY);
-        gemelo_base::pause(step);
-        rest -= step;
-    }
-    !stop.is_raised()
-}
-
-impl Drop for LeaseRenewer {
-    /// Waits for the threads: a thread that uses librados while the process exits would crash it.
-    fn drop(&mut self) {
-        self.stop.raise();
-        for thread in self.threads.drain(..) {
-            // The panic hook has reported a panic of the thread.
-            let _ = thread.join();
         }
     }
 }

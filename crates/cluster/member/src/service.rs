@@ -4,10 +4,10 @@ use crate::client::{CREATING_KEY, DomainClient, has_pool};
 use crate::disk::{DiskContext, MemberDisk};
 use crate::error::{MemberError, Result};
 use crate::flight::Flight;
-use crate::lease_renewer::LeaseRenewer;
+use crate::lease_renewer;
 use crate::lease_state::{Ended, LeaseState};
 use crate::marks::MARK_KEY;
-use gemelo_base::background::{Step, Task, TaskStat};
+use gemelo_base::background::{Step, Task, TaskStat, Worker};
 use gemelo_base::{Clock, with_causes};
 use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure, tend_fences};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
@@ -100,7 +100,9 @@ fn tend(fences: &Task, client: &DomainClient, clock: &dyn Clock, member: MemberI
 pub struct Service {
     held_lease: Arc<HeldLease>,
     disks: PoolDisks,
-    renewer: Option<LeaseRenewer>,
+    /// The threads that renew the lease. They are waited for, because a thread that uses librados
+    /// while the process exits would crash it.
+    renewers: Vec<Worker>,
     condition: Option<ReleaseCondition>,
     is_released: bool,
 }
@@ -160,7 +162,7 @@ impl Service {
             renewals,
             fences,
         });
-        Ok(Self { held_lease, disks, renewer: None, condition: None, is_released: false })
+        Ok(Self { held_lease, disks, renewers: Vec::new(), condition: None, is_released: false })
     }
 
     /// Starts the threads that renew the lease and watch it.
@@ -168,9 +170,7 @@ impl Service {
     /// # Errors
     /// Fails if the system starts no thread.
     pub fn keep(&mut self) -> Result<()> {
-        let renewer =
-            LeaseRenewer::start(Arc::clone(&self.held_lease)).map_err(MemberError::Thread)?;
-        self.renewer = Some(renewer);
+        self.renewers = lease_renewer::start(&self.held_lease).map_err(MemberError::Thread)?;
         Ok(())
     }
 
@@ -357,7 +357,7 @@ impl Service {
             self.held_lease.lease_state().end(Ended::Unknown { action, object, cause });
         }
         let released = self.held_lease.release();
-        self.renewer = None;
+        self.renewers.clear();
         released
     }
 }

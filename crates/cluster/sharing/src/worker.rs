@@ -1,15 +1,15 @@
 //! The background thread that shares the contents of an open pool.
 
-use crate::Sharing;
 use crate::pace::{Business, pause_after};
-use gemelo_base::background::{Step, Task, TaskStat};
-use gemelo_base::{Clock, StopFlag, SystemClock, panics, with_causes};
+use crate::sharing::Round;
+use crate::{Sharing, SharingError};
+use gemelo_base::background::{Step, StopSignal, Task, TaskStat, Worker};
+use gemelo_base::{Clock, SystemClock, with_causes};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Interval between two looks at the stop flag and at blocks that writers may wait for.
@@ -18,11 +18,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The thread, until the value is dropped. The pool is closed afterwards.
 pub struct SharingWorker {
     sharing: Arc<Sharing>,
-    stop: StopFlag,
     failure: Arc<Mutex<Option<String>>>,
     /// The rounds. The store may be cut off for a while, and then they pause for longer and longer.
     task: Arc<Task>,
-    thread: Option<JoinHandle<()>>,
+    /// The thread, which ends with the value.
+    worker: Option<Worker>,
 }
 
 impl SharingWorker {
@@ -37,51 +37,19 @@ impl SharingWorker {
         clock: Arc<dyn Clock>,
         may_work: impl Fn() -> bool + Send + 'static,
     ) -> io::Result<Self> {
-        let (stop, failure) = (StopFlag::new(), Arc::default());
-        let task = Arc::new(Task::new("sharing", clock));
-        let rounds = Arc::clone(&task);
-        let (worked, stopped, noted) =
-            (Arc::clone(&sharing), stop.clone(), Arc::<Mutex<_>>::clone(&failure));
+        let (task, failure) = (Arc::new(Task::new("sharing", clock)), Arc::default());
         let stopping = Arc::clone(&pool);
-        let work = move || {
-            let mut has_failed = false;
-            let mut business = Business::default();
-            while !stopped.is_raised() && may_work() {
-                let began_ns = rounds.now_ns();
-                let (round, took) = timed(|| worked.work(&pool));
-                match &round {
-                    Ok(_) => rounds.note_step(Step::more(1)),
-                    Err(error) => rounds.note_failure(began_ns, with_causes(error)),
-                }
-                // A failure repeats, unless it has passed by the next round.
-                *noted.lock() = match &round {
-                    Err(error) => Some(with_causes(error)),
-                    Ok(_) => worked.damage_text(),
-                };
-                has_failed = round.is_err();
-                match round {
-                    Ok(round) if round.is_idle() => {
-                        wait(&stopped, worked.options.idle_pause, || worked.has_urgent_work());
-                    }
-                    Ok(_) if business.look(pool.traffic()) => {
-                        let pause = pause_after(took, worked.waiting(), pool.free_blocks());
-                        wait(&stopped, pause, || {
-                            worked.has_urgent_work() || !business.look(pool.traffic())
-                        });
-                    }
-                    Ok(_) => {}
-                    Err(_) => wait(&stopped, Duration::MAX, || rounds.is_due()),
-                }
-            }
-            if has_failed && may_work() {
-                // If this fails too, the next process that serves the member settles it.
-                let _ = worked.settle(&pool);
-            }
-        };
         let told = move |panicked| stopping.stop_by_panic(panicked);
-        let thread = panics::start("gemelo-share", told, work)?;
+        let rounds = Rounds {
+            sharing: Arc::clone(&sharing),
+            pool,
+            task: Arc::clone(&task),
+            failure: Arc::<Mutex<_>>::clone(&failure),
+            business: Business::default(),
+        };
+        let worker = Worker::start("gemelo-share", told, move |stop| rounds.work(stop, &may_work))?;
         sharing.shared.has_worker.store(true, Ordering::Relaxed);
-        Ok(Self { sharing, stop, failure, task, thread: Some(thread) })
+        Ok(Self { sharing, failure, task, worker: Some(worker) })
     }
 
     /// Returns the figures of the rounds.
@@ -97,22 +65,54 @@ impl SharingWorker {
     }
 }
 
-/// Executes a function, and returns how long it took as well.
-fn timed<T>(function: impl FnOnce() -> T) -> (T, Duration) {
-    let clock = SystemClock::new();
-    let result = function();
-    (result, Duration::from_nanos(clock.now_ns()))
+/// The rounds of sharing, one after another.
+struct Rounds {
+    sharing: Arc<Sharing>,
+    pool: Arc<Pool>,
+    task: Arc<Task>,
+    failure: Arc<Mutex<Option<String>>>,
+    business: Business,
 }
 
-/// Waits, but no longer than until the flag is raised, or until there is something to do.
-fn wait(stop: &StopFlag, span: Duration, mut is_due: impl FnMut() -> bool) {
-    let mut rest = span;
-    while !stop.is_raised() && !rest.is_zero() {
-        let step = rest.min(POLL_INTERVAL);
-        gemelo_base::pause(step);
-        rest -= step;
-        if is_due() {
-            return;
+impl Rounds {
+    fn work(mut self, stop: &StopSignal, may_work: &dyn Fn() -> bool) {
+        while !stop.is_raised() && may_work() {
+            let clock = SystemClock::new();
+            let mut made = None;
+            let step = self.task.make(|| {
+                made = Some(self.sharing.work(&self.pool)?);
+                Ok::<_, SharingError>(Step::more(1))
+            });
+            let took = Duration::from_nanos(clock.now_ns());
+            // A failure repeats, unless it has passed by the next round.
+            *self.failure.lock() = match &step {
+                Err(error) => Some(with_causes(error)),
+                Ok(_) => self.sharing.damage_text(),
+            };
+            self.rest(stop, made, took);
+        }
+        if self.task.is_failing() && may_work() {
+            // If this fails too, the next process that serves the member settles it.
+            let _ = self.sharing.settle(&self.pool);
+        }
+    }
+
+    /// Waits after a round that took so long.
+    fn rest(&mut self, stop: &StopSignal, round: Option<Round>, took: Duration) {
+        let Self { sharing, pool, task, business, .. } = self;
+        match round {
+            Some(round) if round.is_idle() => {
+                let is_due = || sharing.has_urgent_work();
+                stop.wait_until(sharing.options.idle_pause, POLL_INTERVAL, is_due);
+            }
+            Some(_) if business.look(pool.traffic()) => {
+                let pause = pause_after(took, sharing.waiting(), pool.free_blocks());
+                stop.wait_until(pause, POLL_INTERVAL, || {
+                    sharing.has_urgent_work() || !business.look(pool.traffic())
+                });
+            }
+            Some(_) => {}
+            None => stop.wait_until(Duration::MAX, POLL_INTERVAL, || task.is_due()),
         }
     }
 }
@@ -120,10 +120,6 @@ fn wait(stop: &StopFlag, span: Duration, mut is_due: impl FnMut() -> bool) {
 impl Drop for SharingWorker {
     fn drop(&mut self) {
         self.sharing.shared.has_worker.store(false, Ordering::Relaxed);
-        self.stop.raise();
-        if let Some(thread) = self.thread.take() {
-            // The panic hook has reported a panic of the thread.
-            let _ = thread.join();
-        }
+        self.worker = None;
     }
 }

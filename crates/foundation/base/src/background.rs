@@ -7,8 +7,12 @@
 //! and no longer. [`FailureLog`] turns the same state into one line when a task begins to fail, and
 //! one when it works again.
 //!
-//! This module has no threads. The owner of a thread calls [`Task::turn`] at its own interval, and
+//! A [`Worker`] is the thread of one or of several tasks. It calls [`Task::turn`] at its interval, and
 //! the task decides whether anything is to be done.
+
+mod worker;
+
+pub use worker::{StopSignal, Worker};
 
 use crate::locks::Mutex;
 use crate::units::format_counted_as;

@@ -3,35 +3,34 @@
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
 use crate::scrub::ScrubSchedule;
-use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, panics};
+use gemelo_base::background::Worker;
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_volume::ScrubOptions;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Interval at which the schedule looks at the time and at its stop flag.
+/// Interval at which the schedule looks at the time.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Starts the thread that scrubs a served pool by its schedule, until `stop` is raised.
+/// Starts the thread that scrubs a served pool by its schedule. A raised `stop` ends a scrub early.
 pub(crate) fn start(
     pool: Arc<OpenPool>,
     schedule: ScrubSchedule,
     monitor: Arc<dyn Monitor>,
     stop: StopFlag,
-) -> std::io::Result<Option<JoinHandle<()>>> {
+) -> std::io::Result<Option<Worker>> {
     let Some(interval) = schedule.interval else { return Ok(None) };
     let stopped = Arc::clone(&pool);
     let told = move |panicked| stopped.stop_by_panic(panicked);
-    let work = move || {
-        let clock = SystemClock::new();
-        while !stop.is_raised() {
-            gemelo_base::pause(POLL_INTERVAL);
-            let Some(now_s) = clock.utc_s() else { continue };
+    let clock = SystemClock::new();
+    let look = move || {
+        if let Some(now_s) = clock.utc_s() {
             let scrub = || scrub_by_schedule(&pool, schedule, &*monitor, &stop);
             pool.scrubs().turn(interval, now_s, scrub);
         }
+        true
     };
-    panics::start("gemelo-scrub", told, work).map(Some)
+    Worker::repeat("gemelo-scrub", told, POLL_INTERVAL, look).map(Some)
 }
 
 fn scrub_by_schedule(

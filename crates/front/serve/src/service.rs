@@ -11,6 +11,7 @@ use crate::scrub::ScrubSchedule;
 use crate::scrub_thread;
 use crate::{open_files, patience, systemd, watch};
 use gemelo_base::ShowPath as _;
+use gemelo_base::background::Worker;
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_format::IndexForm;
@@ -19,7 +20,6 @@ use gemelo_volume::{IndexSampling, Tuning};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// Interval between two attempts of a standby to take the pool. It adds to the time of a fail-over.
 const STAND_BY_LOOK_NS: u64 = 200_000_000;
@@ -138,7 +138,7 @@ struct Service {
     /// [`None`] if the pool's directory is read-only, or if another server, which only reads as
     /// well, has the control socket.
     control: Option<Control>,
-    helpers: Vec<JoinHandle<()>>,
+    helpers: Vec<Worker>,
     closing: StopFlag,
 }
 
@@ -187,8 +187,7 @@ impl Service {
             Err(error) => return Err(about(failed(error))),
         };
         let closing = StopFlag::new();
-        let mut helpers =
-            vec![watch::start(Arc::clone(&pool), monitor.clone(), stop.clone()).map_err(failed)?];
+        let mut helpers = vec![watch::start(Arc::clone(&pool), monitor.clone()).map_err(failed)?];
         let scrubs =
             scrub_thread::start(Arc::clone(&pool), options.scrub, monitor, closing.clone());
         helpers.extend(scrubs.map_err(failed)?);
@@ -207,11 +206,7 @@ impl Service {
         }
         closing.raise();
         let finished = transfers.as_ref().map_or(Ok(()), |transfers| transfers.finish());
-        for helper in helpers {
-            // The panic hook has reported a panic of the thread.
-            let _ = helper.join();
-        }
-        drop((front_ends, transfers));
+        drop((helpers, front_ends, transfers));
         access::close(pool).map_err(|error| RequestFailure::from(error).found_midway())?;
         finished.map_err(|error| of_front_end(&error))
     }
@@ -340,7 +335,7 @@ fn start_metrics(
     metrics: MetricsServer,
     pool: Arc<OpenPool>,
     closing: StopFlag,
-) -> std::io::Result<JoinHandle<()>> {
+) -> std::io::Result<Worker> {
     let text = move |kind| match kind {
         PageKind::Volumes => volumes_page(&pool.stat_of_volumes()),
         PageKind::Pool => pool.stat_of_pool().map_or_else(
@@ -348,7 +343,6 @@ fn start_metrics(
             |report| pool_page(&report, &pool.volumes_activity()),
         ),
     };
-    std::thread::Builder::new()
-        .name("gemelo-metrics".into())
-        .spawn(move || metrics.run(&closing, text))
+    // A pool is served also without metrics. The panic hook reports a panic.
+    Worker::start("gemelo-metrics", |_| {}, move |_| metrics.run(&closing, text))
 }

@@ -4,40 +4,38 @@
 
 use crate::open_pool::OpenPool;
 use crate::report::{space_warning, stop_warning};
+use gemelo_base::Monitor;
 use gemelo_base::ShowPath as _;
-use gemelo_base::background::FailureLog;
+use gemelo_base::background::{FailureLog, Worker};
 use gemelo_base::units::format_counted;
-use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_volume::DamagedBlock;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Interval between two looks at the pool.
-const EVERY_NS: u64 = 1_000_000_000;
+const EVERY: Duration = Duration::from_secs(1);
 /// Most damaged blocks that are named in the log after a look. Further ones are counted, because a
 /// dead disk has millions.
 const MAX_DAMAGE_LINES: usize = 20;
-/// Interval at which the watcher checks its stop flag.
-const STOP_CHECKED_EVERY_NS: u64 = 50_000_000;
 
-/// Starts the watcher. It ends when `stop` is raised, after a last look.
-pub(crate) fn start(
-    pool: Arc<OpenPool>,
-    monitor: Arc<dyn Monitor>,
-    stop: StopFlag,
-) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("gemelo-watch".into()).spawn(move || {
-        let (clock, mut told) = (SystemClock::new(), GivenWarnings::default());
-        while !stop.is_raised() {
-            look(&pool, &*monitor, &mut told);
-            let next_ns = clock.now_ns() + EVERY_NS;
-            while !stop.is_raised() && clock.now_ns() < next_ns {
-                clock.sleep_until_ns(clock.now_ns() + STOP_CHECKED_EVERY_NS);
+/// Starts the watcher. It ends after a last look.
+pub(crate) fn start(pool: Arc<OpenPool>, monitor: Arc<dyn Monitor>) -> std::io::Result<Worker> {
+    // A pool is served also without warnings. The panic hook reports a panic.
+    Worker::start(
+        "gemelo-watch",
+        |_| {},
+        move |stop| {
+            let mut told = GivenWarnings::default();
+            loop {
+                look(&pool, &*monitor, &mut told);
+                if stop.is_raised() {
+                    return;
+                }
+                stop.wait_for(EVERY);
             }
-        }
-        look(&pool, &*monitor, &mut told);
-    })
+        },
+    )
 }
 
 /// The warnings that were given before.

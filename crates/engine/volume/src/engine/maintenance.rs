@@ -3,9 +3,9 @@
 
 use super::Engine;
 use super::collector::Collector;
-use super::stop_signal::StopSignal;
+use super::worker::POLL_INTERVAL;
 use crate::error::Result;
-use gemelo_base::background::Step;
+use gemelo_base::background::{Step, StopSignal};
 
 /// The thread that commits rests so many times as long as the last commit took, unless much has
 /// gathered: commits take a fifth of the time of a slow disk at most.
@@ -57,7 +57,7 @@ impl Rest {
 pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     let mut interval = Interval::of_commits(engine);
     let mut collector = Collector::new(engine.tuning.collect_bytes_per_s, engine.clock.now_ns());
-    while !stop.wait() {
+    while !stop.wait_for(POLL_INTERVAL) {
         let is_due = interval.has_passed(engine);
         // A pool that takes no changes needs none of this.
         if engine.health.check_writable().is_ok() {
@@ -86,7 +86,7 @@ fn maintain(engine: &Engine, is_due: bool) {
 /// at the interval, and when so many have gathered that the next flush would take long.
 pub(super) fn commit(engine: &Engine, stop: &StopSignal) {
     let (mut interval, mut rest) = (Interval::of_commits(engine), Rest::default());
-    while !stop.wait() {
+    while !stop.wait_for(POLL_INTERVAL) {
         let began_ns = engine.clock.now_ns();
         let is_due = interval.has_passed(engine);
         // What was acknowledged is made durable also if damage keeps the pool from taking more.
@@ -111,7 +111,7 @@ pub(super) fn catch_up(engine: &Engine, stop: &StopSignal) {
     let complete = || engine.log.complete_index(&|| stop.is_raised()).map(|()| Step::more(1));
     // Until then, what the index does not lead to is not found as a duplicate.
     while engine.health.check_writable().is_ok() && engine.tasks.index.turn(complete).is_none() {
-        if stop.wait() {
+        if stop.wait_for(POLL_INTERVAL) {
             return;
         }
     }
@@ -133,7 +133,7 @@ pub(super) fn clear(engine: &Engine, stop: &StopSignal) {
             has_left &= cleared.is_none();
             is_due = cleared.is_none();
         }
-        if stop.wait() {
+        if stop.wait_for(POLL_INTERVAL) {
             break;
         }
     }

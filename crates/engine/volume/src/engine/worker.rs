@@ -1,56 +1,34 @@
-//! Background threads of an open pool. A thread ends when its handle is dropped.
+//! The threads of an open pool in the background.
 
 use super::Engine;
-use super::stop_signal::StopSignal;
-use gemelo_base::panics;
+use gemelo_base::background::{StopSignal, Worker};
+use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::time::Duration;
 
-/// A thread of an open pool.
-pub(crate) struct Worker {
-    signal: Arc<StopSignal>,
-    thread: Option<JoinHandle<()>>,
-}
+/// Interval at which a thread checks whether there is work.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Worker {
-    /// Starts the thread.
-    pub(super) fn start(
-        engine: Arc<Engine>,
-        name: &str,
-        work: impl FnOnce(&Engine, &StopSignal) + Send + 'static,
-    ) -> std::io::Result<Self> {
-        let signal = Arc::new(StopSignal::default());
-        let heard = Arc::clone(&signal);
-        let health = Arc::clone(&engine.health);
+/// The work of a thread, until it is told to stop.
+type Work = fn(&Engine, &StopSignal);
+
+/// Starts the threads of a pool: maintenance, commits, clearing, the index, the finder and the
+/// arranger, and the cleaner of one that compresses. A thread that panics stops the pool.
+pub(crate) fn start_all(engine: &Arc<Engine>) -> io::Result<Vec<Worker>> {
+    let all: [(&str, Work); 7] = [
+        ("gemelo-maintain", super::maintenance::work),
+        ("gemelo-commit", super::maintenance::commit),
+        ("gemelo-clear", super::maintenance::clear),
+        ("gemelo-index", super::maintenance::catch_up),
+        ("gemelo-finder", super::finder::work),
+        ("gemelo-arrange", super::layout::work::work),
+        ("gemelo-clean", super::layout::clean),
+    ];
+    let is_needed = |name| name != "gemelo-clean" || engine.data.is_packed();
+    let start = |(name, work): (&str, Work)| {
+        let (health, engine) = (Arc::clone(&engine.health), Arc::clone(engine));
         let told = move |panicked| health.stop_by_panic(panicked);
-        let thread = panics::start(name, told, move || work(&engine, &heard))?;
-        Ok(Self { signal, thread: Some(thread) })
-    }
-
-    /// Starts the threads of a pool: maintenance, commits, clearing, the index, the finder and the
-    /// arranger, and the cleaner of one that compresses.
-    pub(crate) fn start_all(engine: &Arc<Engine>) -> std::io::Result<Vec<Self>> {
-        let mut all = vec![
-            Self::start(Arc::clone(engine), "gemelo-maintain", super::maintenance::work)?,
-            Self::start(Arc::clone(engine), "gemelo-commit", super::maintenance::commit)?,
-            Self::start(Arc::clone(engine), "gemelo-clear", super::maintenance::clear)?,
-            Self::start(Arc::clone(engine), "gemelo-index", super::maintenance::catch_up)?,
-            Self::start(Arc::clone(engine), "gemelo-finder", super::finder::work)?,
-            Self::start(Arc::clone(engine), "gemelo-arrange", super::layout::work::work)?,
-        ];
-        if engine.data.is_packed() {
-            all.push(Self::start(Arc::clone(engine), "gemelo-clean", super::layout::clean)?);
-        }
-        Ok(all)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.signal.raise();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has stopped the pool.
-            let _ = thread.join();
-        }
-    }
+        Worker::start(name, told, move |stop| work(&engine, stop))
+    };
+    all.into_iter().filter(|(name, _)| is_needed(*name)).map(start).collect()
 }

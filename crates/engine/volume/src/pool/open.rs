@@ -5,10 +5,13 @@ use super::proof::Prover;
 use super::replay::{Replay, note_unreadable};
 use super::replayed_data::{ReplayedData, hold_in};
 use super::{LossChoice, Pool, Tuning};
-use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, Worker};
+use crate::engine::{
+    ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, start_all,
+};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
+use gemelo_base::background::Worker;
 use gemelo_base::locks::Mutex;
 use gemelo_format::{
     AtLoss, Commit, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS,
@@ -370,7 +373,7 @@ fn start(engine: &Arc<Engine>, began_ns: u64) -> Result<Vec<Worker>> {
         let _ = engine.volumes.clear_left(&|| false);
         return Ok(Vec::new());
     }
-    Worker::start_all(engine).map_err(|source| VolumeError::Io {
+    start_all(engine).map_err(|source| VolumeError::Io {
         disk: DiskRole::Metadata,
         action: "start the threads that look after",
         source,

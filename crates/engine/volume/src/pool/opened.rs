@@ -1,10 +1,10 @@
 //! An open pool.
 
 use super::{PoolDirectory, Tuning};
-use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace, Worker};
+use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace};
 use crate::error::{Result, StopReason, VolumeError};
 use crate::volume::Volume;
-use gemelo_base::background::TaskStat;
+use gemelo_base::background::{TaskStat, Worker};
 use gemelo_base::locks::Mutex;
 use gemelo_base::panics::Panicked;
 use gemelo_base::{Clock, Monitor, StopFlag};

@@ -1,15 +1,15 @@
 //! The thread of the finder: examines blocks as they come due, at its pace.
 
 use super::super::Engine;
-use super::super::stop_signal::{POLL_INTERVAL, StopSignal};
 use super::Scope;
 use super::control::FinderState;
 use super::pace::{FinderPace, Hold, PoolLook};
 use super::while_written::WhileWritten;
 use crate::engine::finder::Finder;
+use crate::engine::worker::POLL_INTERVAL;
 use crate::error::Result;
 use crate::load::Traffic;
-use gemelo_base::background::Step;
+use gemelo_base::background::{Step, StopSignal};
 use gemelo_base::scheduling::use_spare_time;
 use std::time::Duration;
 

@@ -4,9 +4,9 @@ use super::marks::Tick;
 use super::walk::{Due, Walk};
 use crate::engine::Engine;
 use crate::engine::layout::Arranger;
-use crate::engine::stop_signal::StopSignal;
+use crate::engine::worker::POLL_INTERVAL;
 use crate::error::Result;
-use gemelo_base::background::{Again, Step};
+use gemelo_base::background::{Again, Step, StopSignal};
 use gemelo_base::scheduling::use_spare_time;
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     let mut allowance = ByteAllowance::new(tuning.bytes_per_s, began_ns);
     let mut idleness = Idleness::new(began_ns);
     let mut walk = Walk::default();
-    while !stop.wait() {
+    while !stop.wait_for(POLL_INTERVAL) {
         let now_ns = engine.clock.now_ns();
         engine.arranger.ticker.set(Tick::of(now_ns));
         allowance.earn(now_ns);

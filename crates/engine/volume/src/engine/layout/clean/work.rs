@@ -3,9 +3,9 @@
 use super::pass::{Effort, Step};
 use crate::engine::Engine;
 use crate::engine::layout::SpaceCleaner;
-use crate::engine::stop_signal::StopSignal;
+use crate::engine::worker::POLL_INTERVAL;
 use crate::error::Result;
-use gemelo_base::background::Step as Turn;
+use gemelo_base::background::{Step as Turn, StopSignal};
 use gemelo_base::scheduling::use_spare_time;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const REST: Duration = Duration::from_secs(10);
 /// The work of the thread.
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     use_spare_time();
-    while !stop.wait() {
+    while !stop.wait_for(POLL_INTERVAL) {
         if engine.health.check_writable().is_err() {
             continue;
         }
