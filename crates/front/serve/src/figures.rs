@@ -1,5 +1,6 @@
 //! Collects the figures of an open pool, its server and its volumes into reports.
 
+use crate::health::Health;
 use crate::report::{ServerStat, StatReport, Thresholds, VolumeReport, used_share, warnings};
 use crate::scrub::ScrubStat;
 use gemelo_base::background::TaskStat;
@@ -62,8 +63,10 @@ pub(crate) fn report_on<V>(
         tasks,
         read_only: pool.is_read_only() || stopped,
         warnings: Vec::new(),
+        health: Health::default(),
     };
     report.warnings = warnings(&report, thresholds);
+    report.health = Health::of(&report, thresholds);
     Ok(report)
 }
 

@@ -3,6 +3,7 @@
 use crate::control::Looks;
 use crate::failure::{Remedy, RequestFailure};
 use crate::figures::{connections, damage_at_opening, report_on, volume_reports};
+use crate::health::HealthWatch;
 use crate::leased_volume::LeasedVolume;
 use crate::report::{StatReport, Thresholds, VolumeReport};
 use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
@@ -12,7 +13,7 @@ use crate::space::SpaceCounter;
 use gemelo_base::background::TaskStat;
 use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;
-use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
@@ -38,6 +39,7 @@ pub(crate) struct OpenPool {
     front_ends: OnceLock<Vec<Arc<dyn Listening>>>,
     space: SpaceCounter,
     scrubs: Scrubs,
+    health: HealthWatch,
 }
 
 impl OpenPool {
@@ -50,8 +52,8 @@ impl OpenPool {
         let placed = Arc::new(place.open(used, tuning, Arc::new(SystemClock::new()))?);
         let (is_only_looked_at, front_ends) = (false, OnceLock::new());
         let (space, scrubs) = (SpaceCounter::default(), Scrubs::new(place, &placed));
-        let place = place.clone();
-        Ok(Self { placed, place, thresholds, is_only_looked_at, front_ends, space, scrubs })
+        let (place, health) = (place.clone(), HealthWatch::default());
+        Ok(Self { placed, place, thresholds, is_only_looked_at, front_ends, space, scrubs, health })
     }
 
     /// Opens the pool with its own settings. `is_only_looked_at` opens it read-only.
@@ -340,7 +342,11 @@ impl OpenPool {
         let report = report_on(self.pool(), &self.place, of_server, &self.thresholds, volumes)?;
         let read_only = report.read_only && !self.is_only_looked_at;
         let (scrub, sharing) = (self.scrubs.stat(), self.placed.sharing_stat());
-        Ok(StatReport { read_only, scrub, sharing, ..report })
+        let health = match (report.server.is_some(), SystemClock::new().utc_s()) {
+            (true, Some(now_utc_s)) => self.health.note(report.health, now_utc_s),
+            _ => report.health,
+        };
+        Ok(StatReport { read_only, scrub, sharing, health, ..report })
     }
 
     /// The figures of each volume.

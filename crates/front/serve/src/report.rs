@@ -1,5 +1,6 @@
 //! The figures of a pool and its server, and the warnings that follow from them.
 
+use crate::health::Health;
 use crate::scrub::ScrubStat;
 use gemelo_base::StatTable;
 use gemelo_base::background::TaskStat;
@@ -48,6 +49,9 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     pub read_only: bool,
     /// Warnings that hold now.
     pub warnings: Vec<String>,
+    /// Whether somebody has to act.
+    #[serde(default)]
+    pub health: Health,
 }
 
 /// Schema name of a [`PoolFile`].
@@ -207,15 +211,20 @@ pub(crate) fn stop_warning(reason: &str) -> String {
 
 /// Returns the warning that a threshold of use is reached.
 pub(crate) fn space_warning<V>(report: &StatReport<V>, reached: f64) -> String {
+    let what_to_do = space_advice(report);
+    format!("more than {:.0} % of the data store is in use, {what_to_do}", reached * 100.0)
+}
+
+/// Says how much space is left, and how there will be more.
+pub(crate) fn space_advice<V>(report: &StatReport<V>) -> String {
     let stat = &report.pool;
     let free = available_blocks(stat) * u64::from(stat.block_bytes);
-    let what_to_do = match report.file_system_free_bytes {
+    match report.file_system_free_bytes {
         Some(below) if below < free => {
-            format!("the file system below has {} left", format_size(below))
+            format!("the file system below has {} left: make room there", format_size(below))
         }
         _ => format!("{} are left: grow the pool or remove volumes", format_size(free)),
-    };
-    format!("more than {:.0} % of the data store is in use, {what_to_do}", reached * 100.0)
+    }
 }
 
 #[cfg(test)]

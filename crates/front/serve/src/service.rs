@@ -2,6 +2,7 @@
 
 use crate::access::{self, open_patiently};
 use crate::control::{self, Control, HolderKind};
+use crate::events::Events;
 use crate::exports::VolumeExports;
 use crate::failure::{Remedy, RequestFailure};
 use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
@@ -18,7 +19,7 @@ use gemelo_format::IndexForm;
 use gemelo_place::{PoolPlace, Use};
 use gemelo_volume::{IndexSampling, Tuning};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Interval between two attempts of a standby to take the pool. It adds to the time of a fail-over.
@@ -39,6 +40,8 @@ pub struct ServeOptions {
     pub scrub: ScrubSchedule,
     /// Shares of use at which the server warns.
     pub thresholds: Thresholds,
+    /// The program that is told of events.
+    pub on_event: Option<PathBuf>,
     /// `true` to wait until no other process has the pool.
     pub standby: bool,
 }
@@ -187,7 +190,9 @@ impl Service {
             Err(error) => return Err(about(failed(error))),
         };
         let closing = StopFlag::new();
-        let mut helpers = vec![watch::start(Arc::clone(&pool), monitor.clone()).map_err(failed)?];
+        let events = Events::start(Arc::clone(&monitor), place.to_string(), options.on_event);
+        let watch = events.and_then(|events| watch::start(Arc::clone(&pool), events));
+        let mut helpers = vec![watch.map_err(failed)?];
         let scrubs =
             scrub_thread::start(Arc::clone(&pool), options.scrub, monitor, closing.clone());
         helpers.extend(scrubs.map_err(failed)?);

@@ -2,9 +2,9 @@
 //! pool stops taking changes, for example because it was deleted, and when a task in the background
 //! fails. It tells as well that a task works again.
 
+use crate::events::{Event, Events};
 use crate::open_pool::OpenPool;
 use crate::report::{space_warning, stop_warning};
-use gemelo_base::Monitor;
 use gemelo_base::ShowPath as _;
 use gemelo_base::background::{FailureLog, Worker};
 use gemelo_base::units::format_counted;
@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const MAX_DAMAGE_LINES: usize = 20;
 
 /// Starts the watcher. It ends after a last look.
-pub(crate) fn start(pool: Arc<OpenPool>, monitor: Arc<dyn Monitor>) -> std::io::Result<Worker> {
+pub(crate) fn start(pool: Arc<OpenPool>, events: Events) -> std::io::Result<Worker> {
     // A pool is served also without warnings. The panic hook reports a panic.
     Worker::start(
         "gemelo-watch",
@@ -28,7 +28,7 @@ pub(crate) fn start(pool: Arc<OpenPool>, monitor: Arc<dyn Monitor>) -> std::io::
         move |stop| {
             let mut told = GivenWarnings::default();
             loop {
-                look(&pool, &*monitor, &mut told);
+                look(&pool, &events, &mut told);
                 if stop.is_raised() {
                     return;
                 }
@@ -50,49 +50,56 @@ struct GivenWarnings {
 
 /// Warns once of a pool that has stopped and of each damaged block. Warns once of each threshold,
 /// and again only after the use was below it.
-fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
-    look_for_stop(pool, monitor, told);
-    look_for_damage(pool, monitor, &mut told.damaged_blocks);
-    told.tasks.look(&pool.tasks(), monitor);
+fn look(pool: &OpenPool, events: &Events, told: &mut GivenWarnings) {
+    look_for_stop(pool, events, told);
+    look_for_damage(pool, events, &mut told.damaged_blocks);
+    told.tasks.look(&pool.tasks(), events);
     // Commands that ask for figures get this error.
     let Ok(report) = pool.stat_of_pool() else { return };
     let reached = pool.thresholds().reached(report.used_share).unwrap_or(0.0);
     if reached > told.used_share {
-        monitor.warn(&space_warning(&report, reached));
+        let percent = (reached * 100.0).clamp(0.0, 100.0) as u8;
+        events.tell(Event::Full(percent), &space_warning(&report, reached));
     }
     told.used_share = reached;
 }
 
 /// Warns once that the pool has stopped taking changes, and once that its directory is gone.
-fn look_for_stop(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
+fn look_for_stop(pool: &OpenPool, events: &Events, told: &mut GivenWarnings) {
     if let Some(reason) = pool.stopped()
         && !std::mem::replace(&mut told.is_stopped, true)
     {
-        monitor.warn(&stop_warning(&reason.to_string()));
+        events.tell(Event::ReadOnly, &stop_warning(&reason.to_string()));
     }
     let lost = pool.lost_directory();
     if let (Some(directory), false) = (lost, told.is_directory_lost) {
-        monitor.warn(&format!(
+        let message = format!(
             "the directory '{}' was deleted or moved: commands do not find this server any more",
             directory.shown()
-        ));
+        );
+        events.tell(Event::DirectoryLost, &message);
     }
     told.is_directory_lost = lost.is_some();
 }
 
-fn look_for_damage(pool: &OpenPool, monitor: &dyn Monitor, told: &mut BTreeSet<DamagedBlock>) {
+fn look_for_damage(pool: &OpenPool, events: &Events, told: &mut BTreeSet<DamagedBlock>) {
     let damaged: BTreeSet<DamagedBlock> = pool.damaged_blocks().into_iter().collect();
     let fresh: Vec<&DamagedBlock> = damaged.difference(told).collect();
     for DamagedBlock { volume, lbn, pbn } in fresh.iter().take(MAX_DAMAGE_LINES) {
-        monitor.warn(&format!(
+        let message = format!(
             "block {lbn} of volume '{volume}' is damaged (block {pbn} of the data store): reads of it fail \
              until it is written again or restored; 'gemelo pool scrub' heals it if its content has \
              another copy"
-        ));
+        );
+        events.tell(Event::DamageFound, &message);
     }
     if let more @ 1.. = fresh.len().saturating_sub(MAX_DAMAGE_LINES) {
         let blocks = format_counted(more as u64, "more damaged block");
-        monitor.warn(&format!("{blocks} found: 'gemelo pool stat' lists them"));
+        let message = format!("{blocks} found: 'gemelo pool stat' lists them");
+        events.tell(Event::DamageFound, &message);
+    }
+    if damaged.is_empty() && !told.is_empty() {
+        events.tell(Event::Healed, "no damaged block is left of those that were found");
     }
     *told = damaged;
 }

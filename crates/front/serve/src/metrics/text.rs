@@ -76,6 +76,12 @@ fn pool_stats(page: &mut Page, report: &StatReport<()>) {
             (report.damage.len() + report.damaged_blocks.len()) as u64,
         ),
         ("pool_warnings", "Warnings that hold now.", report.warnings.len() as u64),
+        (
+            "pool_health",
+            "0 if nobody has to act, 1 if space is low, 2 if a task in the background fails, 3 if \
+             the pool takes no changes any more, 4 if something is damaged.",
+            report.health.state as u64,
+        ),
     ] {
         page.gauge(name, help, value);
     }
