@@ -20,6 +20,8 @@ mod stored;
 mod table;
 mod values;
 
+pub(crate) use exit::Result;
+
 use std::process::ExitCode;
 
 /// Runs the program with the arguments of this process.

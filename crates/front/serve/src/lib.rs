@@ -33,7 +33,7 @@ mod watch;
 pub use access::{PoolAccess, Purpose};
 pub use control::Looks;
 pub use damage::mark_damaged;
-pub use failure::{Remedy, RequestFailure};
+pub use failure::RequestFailure;
 pub use metrics::{MetricsAddress, UnknownMetricsAddress};
 pub use open_pool::{connected, let_look};
 pub use patience::await_store;

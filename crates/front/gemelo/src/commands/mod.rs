@@ -103,7 +103,7 @@ enum Command {
     Schema(schema::Arguments),
 }
 
-pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outcome> {
     match arguments.command {
         Command::Distribution(arguments) => distribution::run(arguments, context),
         Command::Scan(arguments) => scan::run(*arguments, context),

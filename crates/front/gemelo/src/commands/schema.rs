@@ -3,9 +3,8 @@
 use super::volume;
 use super::{bench, campaign, compare, distribution, domain, filebench, pool, replay, scan, trace};
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{OrFailed as _, Outcome, refused};
 use crate::kind::Described;
-use anyhow::anyhow;
 use clap::Args;
 
 /// Print the JSON Schema of a kind of result, or list the kinds
@@ -31,7 +30,7 @@ const KINDS: [&[Described]; 11] = [
     &campaign::KINDS,
 ];
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let mut kinds = KINDS.into_iter().flatten();
     let Some(name) = &arguments.name else {
         let line = |kind: &Described| format!("{:18} {}\n", kind.name(), kind.title);
@@ -39,9 +38,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Ok(Outcome::Done);
     };
     let is_named = |kind: &&Described| [kind.name(), kind.schema].contains(&name.as_str());
-    let kind = kinds.find(is_named).ok_or_else(|| {
-        bad_input(anyhow!("there is no schema '{name}': 'gemelo schema' lists them"))
-    })?;
-    context.print(&gemelo_record::to_json(&kind.json_schema())?)?;
+    let kind = kinds
+        .find(is_named)
+        .ok_or_else(|| refused!("there is no schema '{name}': 'gemelo schema' lists them"))?;
+    context.print(&gemelo_record::to_json(&kind.json_schema()).or_failed()?)?;
     Ok(Outcome::Done)
 }

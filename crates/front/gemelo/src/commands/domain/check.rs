@@ -2,10 +2,9 @@
 
 use super::{DomainArguments, Input, PATIENCE};
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{OrFailure as _, Outcome};
 use crate::json::JsonOutput;
 use crate::kind::{Described, Kind};
-use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_place::{DomainCheck, Repaired};
@@ -117,7 +116,7 @@ impl Checked {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let uri = arguments.domain.uri();
     let client = Arc::new(arguments.domain.connect()?);

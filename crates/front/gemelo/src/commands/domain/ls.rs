@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let uri = arguments.domain.uri();
     let client = arguments.domain.connect()?;

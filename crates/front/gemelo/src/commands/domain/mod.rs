@@ -6,7 +6,7 @@ mod ls;
 mod stat;
 
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::kind::Described;
 use clap::{Args, Subcommand};
 use gemelo_member::{DomainClient, DomainUri};
@@ -77,14 +77,14 @@ impl DomainArguments {
         uri
     }
 
-    fn connect(&self) -> anyhow::Result<DomainClient> {
+    fn connect(&self) -> crate::Result<DomainClient> {
         let uri = self.uri();
         let connected = DomainClient::connect(&uri, PATIENCE);
-        connected.map_err(|error| anyhow::Error::from(error).context(uri.to_string()))
+        connected.map_err(|error| Failure::from(error).context(uri.to_string()))
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),

@@ -107,7 +107,7 @@ enum Action {
     Rm(rm::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
         Action::Estimate(arguments) => estimate::run(arguments, context),

@@ -30,7 +30,7 @@ enum Action {
     Synthesize(synthesize::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.action {
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),

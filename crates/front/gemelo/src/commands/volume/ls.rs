@@ -130,7 +130,7 @@ fn table(rows: &[Row<'_>], with_space: bool) -> Table {
     table
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let Arguments { pool, space, .. } = arguments;
     let access = pools::open(pool, pools::purpose_of_stat(*space), context)?;
