@@ -40,10 +40,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the arguments of this process.
-    pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = with_negative_values(Self::command()).try_get_matches()?;
-        Self::from_arg_matches(&matches)
+    /// Reads the arguments of this process. If they make no command, says so and ends the process,
+    /// with status 0 after the help and 2 after an error.
+    pub(crate) fn read() -> Self {
+        let matches = with_negative_values(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
     /// Returns whether the command prints its results as text.

@@ -72,13 +72,6 @@ pub(crate) fn exit_code(ended: &Result<Outcome>) -> ExitCode {
     })
 }
 
-/// Prints the message of the argument parser. Returns status 0 for help and version, and the status
-/// of bad input for errors.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    ExitCode::from(if error.use_stderr() { status(FailureKind::BadInput) } else { DONE })
-}
-
 /// Failures that occur after the result exists. If one output cannot be written, the others still
 /// are.
 #[derive(Debug, Default)]
