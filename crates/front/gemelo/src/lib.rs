@@ -20,6 +20,7 @@ mod stored;
 mod table;
 mod values;
 
+pub use commands::list;
 pub(crate) use exit::Result;
 
 use commands::Arguments;

@@ -11,6 +11,7 @@ mod filebench;
 mod generate;
 mod host;
 mod hosts;
+pub mod list;
 mod log;
 mod manual;
 mod pool;

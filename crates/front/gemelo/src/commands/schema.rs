@@ -1,7 +1,6 @@
 //! `gemelo schema` prints the JSON Schemas of results, which are made from their types.
 
-use super::volume;
-use super::{bench, campaign, compare, distribution, domain, filebench, pool, replay, scan, trace};
+use super::list::COMMANDS;
 use crate::context::Context;
 use crate::exit::{OrFailed as _, Outcome, refused};
 use crate::kind::Described;
@@ -15,23 +14,8 @@ pub(crate) struct Arguments {
     name: Option<String>,
 }
 
-/// The kinds of all results, in the order of the commands.
-const KINDS: [&[Described]; 11] = [
-    &bench::KINDS,
-    &replay::KINDS,
-    &filebench::KINDS,
-    &compare::KINDS,
-    &scan::KINDS,
-    &distribution::KINDS,
-    &trace::KINDS,
-    &pool::KINDS,
-    &domain::KINDS,
-    &volume::KINDS,
-    &campaign::KINDS,
-];
-
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    let mut kinds = KINDS.into_iter().flatten();
+    let mut kinds = COMMANDS.iter().flat_map(|command| command.kinds);
     let Some(name) = &arguments.name else {
         let line = |kind: &Described| format!("{:18} {}\n", kind.name(), kind.title);
         context.print(&kinds.map(line).collect::<String>())?;

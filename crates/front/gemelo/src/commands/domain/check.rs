@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const KIND: Kind<ResultFile<Input, &'static Checked>> =
     Kind::new("gemelo.domain-check/1", "Result of gemelo domain check");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 /// The most contradictions that are printed. The JSON result has all.
 const MAX_PRINTED: usize = 100;

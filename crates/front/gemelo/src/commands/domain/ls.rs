@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input, &'static [Row]>> =
     Kind::new("gemelo.domain-list/1", "Result of gemelo domain ls");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Row {

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input, &'static Stats>> =
     Kind::new("gemelo.domain/1", "Result of gemelo domain stat");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Stats {

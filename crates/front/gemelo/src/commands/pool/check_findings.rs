@@ -39,7 +39,7 @@ impl Arguments {
 const KIND: Kind<ResultFile<Input<'static>, &'static CheckFindings<'static>>> =
     Kind::new("gemelo.pool-check/1", "Result of gemelo pool check");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Input<'a> {

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input, Estimate>> =
     Kind::new("gemelo.pool-estimate/1", "Result of gemelo pool estimate");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 /// References of a block on average, above which no pool is planned.
 const MAX_DEDUP_RATIO: f64 = 1e6;
 

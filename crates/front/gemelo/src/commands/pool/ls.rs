@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input<'static>, &'static [Row]>> =
     Kind::new("gemelo.pool-list/1", "Result of gemelo pool ls");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Input<'a> {

@@ -14,7 +14,7 @@ use gemelo_serve::{POOL_SCHEMA, PoolFigures, PoolFile, PoolInput, SpaceFigures};
 
 const KIND: Kind<PoolFile> = Kind::new(POOL_SCHEMA, "Result of gemelo pool stat");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 const KIND: Kind<ResultFile<Input, &'static Counted>> =
     Kind::new("gemelo.trace-stat/1", "Result of gemelo trace stat");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

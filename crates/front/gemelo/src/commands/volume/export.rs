@@ -26,7 +26,7 @@ use std::sync::Arc;
 const KIND: Kind<ResultFile<Input<'static>, Exported>> =
     Kind::new("gemelo.volume-export/1", "Result of gemelo volume export");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 /// Number of threads that copy. Each has a piece of 4 MiB in flight.
 const THREADS: usize = 2;

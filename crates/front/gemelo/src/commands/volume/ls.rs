@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input<'static>, &'static [Row<'static>]>> =
     Kind::new("gemelo.volume-list/1", "Result of gemelo volume ls");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Input<'a> {

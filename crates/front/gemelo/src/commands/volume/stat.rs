@@ -21,7 +21,7 @@ use serde::Serialize;
 const KIND: Kind<ResultFile<Input<'static>, &'static Stats<'static>>> =
     Kind::new("gemelo.volume/1", "Result of gemelo volume stat");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
