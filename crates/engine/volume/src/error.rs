@@ -41,7 +41,7 @@ pub enum VolumeError {
         why: &'static str,
     },
     /// The disks hold a pool that this program is too old for.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = UseNewer)]
     #[error("the pool has {what}, which this version of gemelo does not know")]
     Unknown {
         /// The version or the feature.

@@ -75,10 +75,78 @@ impl FailureKind {
     }
 }
 
+/// A change with which a request would succeed. Libraries state it; the command line alone knows
+/// the options that make the change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remedy {
+    /// Name another device, or overwrite this one.
+    Overwrite,
+    /// Give another target, or overwrite the existing file.
+    OverwriteFile,
+    /// Give another target, or overwrite the storage, which holds data.
+    OverwriteTarget,
+    /// Give a volume of the pool as target, or another place.
+    TargetVolume {
+        /// The directory of the pool, if it is known.
+        pool: Option<String>,
+        /// The name that was probably meant as that of a volume.
+        volume: Option<String>,
+    },
+    /// Force the removal of a volume that holds data or has clients.
+    ForceRemoval,
+    /// Force a volume to a size at which it loses data.
+    ForceCut,
+    /// Use a program that is as new as the pool.
+    UseNewer,
+    /// Check the pool to learn what is left of it.
+    Check,
+    /// Export the volume with zeros in place of the bad blocks.
+    Salvage,
+    /// Encrypt connections, or allow plain ones from the network.
+    Encrypt,
+    /// Name an address to listen at.
+    Listen,
+    /// Name a unix socket as an address to listen at.
+    ListenAtFile,
+    /// Grant more memory, or allow fewer connections.
+    MemoryForClients,
+    /// Grant more memory, or count less of a trace.
+    MemoryForTrace,
+    /// Do without direct I/O.
+    NoDirect,
+    /// Use system calls that perform one operation each.
+    UsePsync,
+    /// Use an engine that keeps several operations in flight.
+    UseIoUring,
+    /// Use one process.
+    OneProcess,
+    /// Verify the data after the run only.
+    VerifyFinal,
+    /// Verify nothing.
+    VerifyNothing,
+    /// Leave out the check of reads.
+    CheckNoReads,
+    /// Skip lines of a trace that are malformed.
+    SkipMalformed,
+    /// Name the format of a trace.
+    NameFormat,
+    /// Merge some files of a trace first.
+    MergeTraces,
+    /// Use blocks of this many bytes, or of a multiple.
+    BlockSize(u32),
+    /// Map the places of a trace to fewer ones, or use larger storage.
+    FoldOrDense,
+    /// Name the size to which places of a trace are folded.
+    FoldToSize,
+    /// Reuse the files of a fileset, or remove them.
+    ReuseFileset,
+}
+
 /// An error that knows its kind. The derive of this name takes it from attributes of the variants:
 ///
 /// ```
-/// # use gemelo_base::{Classified, FailureKind};
+/// # use gemelo_base::{Classified, FailureKind, Remedy};
 /// #[derive(Debug, thiserror::Error, Classified)]
 /// enum CopyError {
 ///     #[kind(source, untouched)]
@@ -87,10 +155,14 @@ impl FailureKind {
 ///     #[kind(Damaged)]
 ///     #[error("the source is damaged")]
 ///     Damaged,
+///     #[kind(BadInput, remedy = Overwrite)]
+///     #[error("the target holds data")]
+///     HoldsData,
 /// }
 /// let absent = std::io::Error::from(std::io::ErrorKind::NotFound);
 /// assert_eq!(CopyError::Open(absent).kind(), FailureKind::BadInput);
 /// assert_eq!(CopyError::Damaged.kind(), FailureKind::Damaged);
+/// assert_eq!(CopyError::HoldsData.remedy(), Some(Remedy::Overwrite));
 /// ```
 ///
 /// A variant without a kind does not build:
@@ -106,6 +178,11 @@ impl FailureKind {
 pub trait Classified: std::error::Error {
     /// Returns the kind of this error.
     fn kind(&self) -> FailureKind;
+
+    /// Returns the change with which the request would succeed, if the error knows one.
+    fn remedy(&self) -> Option<Remedy> {
+        None
+    }
 }
 
 /// Returns the message of an error with those of its causes, in one line.
@@ -118,6 +195,10 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 impl<E: Classified> Classified for Box<E> {
     fn kind(&self) -> FailureKind {
         (**self).kind()
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        (**self).remedy()
     }
 }
 

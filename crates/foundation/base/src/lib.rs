@@ -41,7 +41,7 @@ pub use boot_clock::BootClock;
 pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock, pause};
 pub use daily::DailyWindow;
-pub use failure::{Classified, FailureKind, with_causes};
+pub use failure::{Classified, FailureKind, Remedy, with_causes};
 pub use file_identity::FileIdentity;
 pub use gemelo_derive::{Classified, StatTable};
 pub use monitor::{Monitor, Recorder, Silent, Unit};

@@ -5,73 +5,100 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Data, DeriveInput, Error, Fields, Ident, Result, Token, Variant};
 
-/// The argument of an attribute `kind`.
-enum Kind {
-    /// One of the kinds by its name.
-    Named(Ident),
-    /// The kind of the error below, passed through a method.
-    OfSource(Option<Ident>),
+/// The arguments of an attribute `kind`.
+struct Kind {
+    /// One of the kinds by its name, or `source` for that of the error below.
+    name: Ident,
+    /// The method that the kind of the error below passes through.
+    method: Option<Ident>,
+    /// One of the remedies by its name, `source`, or a method that returns it.
+    remedy: Option<Ident>,
 }
 
 impl Parse for Kind {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let name: Ident = input.parse()?;
-        if name != "source" {
-            return Ok(Self::Named(name));
+        let (mut method, mut remedy) = (None, (name == "source").then(|| name.clone()));
+        while input.parse::<Option<Token![,]>>()?.is_some() {
+            let word: Ident = input.parse()?;
+            if word == "remedy" {
+                input.parse::<Token![=]>()?;
+                remedy = Some(input.parse()?);
+            } else if name == "source" {
+                method = Some(word);
+            } else {
+                return Err(Error::new(word.span(), "only the kind of a source has a method"));
+            }
         }
-        let method = input.parse::<Option<Token![,]>>()?.map(|_| input.parse()).transpose()?;
-        Ok(Self::OfSource(method))
+        Ok(Self { name, method, remedy })
     }
 }
 
 impl Kind {
-    /// Returns the kind that the attributes of a type or a variant state.
+    /// Returns what the attributes of a type or a variant state.
     fn of(attributes: &[Attribute]) -> Result<Option<Self>> {
         let attribute = attributes.iter().find(|attribute| attribute.path().is_ident("kind"));
         attribute.map(Attribute::parse_args).transpose()
     }
 
-    /// Returns what is between `=>` and the end of an arm whose source is bound to `source`.
-    fn value(&self) -> TokenStream {
-        match self {
-            Self::Named(name) => quote!(::gemelo_base::FailureKind::#name),
-            Self::OfSource(None) => quote!(::gemelo_base::Classified::kind(source)),
-            Self::OfSource(Some(method)) => {
-                quote!(::gemelo_base::Classified::kind(source).#method())
-            }
+    /// Returns the pattern and the value of the arm that returns the kind.
+    fn kind(&self, fields: &Fields) -> (TokenStream, TokenStream) {
+        let name = &self.name;
+        if name != "source" {
+            return (quote!({ .. }), quote!(::gemelo_base::FailureKind::#name));
         }
+        let method = self.method.as_ref().map(|method| quote!(.#method()));
+        (source(fields), quote!(::gemelo_base::Classified::kind(source) #method))
     }
 
-    /// Returns a pattern for fields that binds the source if the kind depends on it.
-    fn pattern(&self, fields: &Fields) -> TokenStream {
-        match (self, fields) {
-            (Self::OfSource(_), Fields::Unnamed(_)) => quote!((source, ..)),
-            (Self::OfSource(_), _) => quote!({ source, .. }),
-            (Self::Named(_), _) => quote!({ .. }),
+    /// Returns the pattern and the value of the arm that returns the remedy.
+    fn remedy(&self, fields: &Fields) -> (TokenStream, TokenStream) {
+        let Some(name) = &self.remedy else {
+            return (quote!({ .. }), quote!(::core::option::Option::None));
+        };
+        if name == "source" {
+            return (source(fields), quote!(::gemelo_base::Classified::remedy(source)));
         }
+        let is_method = name.to_string().starts_with(char::is_lowercase);
+        let value = match is_method {
+            true => quote!(self.#name()),
+            false => quote!(::core::option::Option::Some(::gemelo_base::Remedy::#name)),
+        };
+        (quote!({ .. }), value)
+    }
+}
+
+/// Returns a pattern for fields that binds the error below.
+fn source(fields: &Fields) -> TokenStream {
+    match fields {
+        Fields::Unnamed(_) => quote!((source, ..)),
+        _ => quote!({ source, .. }),
     }
 }
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let of_type = Kind::of(&input.attrs)?;
     let missing = |name: &Ident| Error::new(name.span(), "the error needs #[kind(...)]");
-    let body = match &input.data {
+    let [kind, remedy] = match &input.data {
         Data::Struct(data) => {
-            let kind = of_type.ok_or_else(|| missing(&input.ident))?;
-            let (pattern, value) = (kind.pattern(&data.fields), kind.value());
-            quote!(let Self #pattern = self; #value)
+            let stated = of_type.ok_or_else(|| missing(&input.ident))?;
+            [stated.kind(&data.fields), stated.remedy(&data.fields)]
+                .map(|(pattern, value)| quote!(let Self #pattern = self; #value))
         }
         Data::Enum(data) => {
-            let arm = |variant: &Variant| {
+            let arms = |variant: &Variant| {
                 let own = Kind::of(&variant.attrs)?;
-                let kind = own.as_ref().or(of_type.as_ref());
-                let kind = kind.ok_or_else(|| missing(&variant.ident))?;
-                let (name, pattern) = (&variant.ident, kind.pattern(&variant.fields));
-                let value = kind.value();
-                Ok(quote!(Self::#name #pattern => #value,))
+                let stated = own.as_ref().or(of_type.as_ref());
+                let stated = stated.ok_or_else(|| missing(&variant.ident))?;
+                let name = &variant.ident;
+                Ok([stated.kind(&variant.fields), stated.remedy(&variant.fields)]
+                    .map(|(pattern, value)| quote!(Self::#name #pattern => #value,)))
             };
-            let arms = data.variants.iter().map(arm).collect::<Result<Vec<_>>>()?;
-            quote!(match self { #(#arms)* })
+            let arms = data.variants.iter().map(arms).collect::<Result<Vec<_>>>()?;
+            [0, 1].map(|which| {
+                let arms = arms.iter().map(|pair| &pair[which]);
+                quote!(match self { #(#arms)* })
+            })
         }
         Data::Union(_) => return Err(missing(&input.ident)),
     };
@@ -79,7 +106,11 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         impl #generics ::gemelo_base::Classified for #name #arguments #bounds {
             fn kind(&self) -> ::gemelo_base::FailureKind {
-                #body
+                #kind
+            }
+
+            fn remedy(&self) -> ::core::option::Option<::gemelo_base::Remedy> {
+                #remedy
             }
         }
     })

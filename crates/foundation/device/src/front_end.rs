@@ -23,15 +23,15 @@ pub enum FrontEndError {
     #[error(transparent)]
     InUse(Box<dyn Error + Send + Sync>),
     /// Clients would be served from the network without encryption.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = Encrypt)]
     #[error(transparent)]
     Exposed(Box<dyn Error + Send + Sync>),
     /// The memory that is granted is too little for the connections that are allowed.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = MemoryForClients)]
     #[error(transparent)]
     LittleMemory(Box<dyn Error + Send + Sync>),
     /// Rights for the file of a socket are given, and no address is a file.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = ListenAtFile)]
     #[error(transparent)]
     NoSocketFile(Box<dyn Error + Send + Sync>),
     /// The front end failed while it served clients.

@@ -1,10 +1,9 @@
 //! Errors of files and block devices: the kind, and the path.
 
 use crate::pool_part::PoolPart;
-use gemelo_base::Classified;
-use gemelo_base::ShowPath as _;
+use gemelo_base::{Classified, Remedy, ShowPath as _, text_of_name};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The reason why a file or block device is refused, or cannot be used.
@@ -47,7 +46,7 @@ pub enum DiskError {
         by: String,
     },
     /// The device holds data, which would be overwritten.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = Overwrite)]
     #[error("'{path}' holds {what}", path = path.shown())]
     HoldsData {
         /// The path of the device.
@@ -56,7 +55,7 @@ pub enum DiskError {
         what: String,
     },
     /// The path belongs to a pool, which nothing but the pool may write.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = target_volume)]
     #[error("'{path}' is {part}", path = path.shown())]
     OfPool {
         /// The path that was to be written.
@@ -81,6 +80,25 @@ pub enum DiskError {
         /// The kind of file at the path.
         found: &'static str,
     },
+}
+
+impl DiskError {
+    /// Returns the volume that was meant: a path in the directory of a pool is often a target
+    /// without `pool:`.
+    fn target_volume(&self) -> Option<Remedy> {
+        let Self::OfPool { path, part } = self else { return None };
+        let name = path.file_name().filter(|_| !path.exists()).map(text_of_name);
+        let (pool, volume) = match (part, path.parent()) {
+            (PoolPart::Directory, _) => (Some(path.as_path()), None),
+            (PoolPart::FileIn(_), Some(pool)) if !path.is_symlink() => {
+                let is_here = pool.as_os_str().is_empty();
+                (Some(if is_here { Path::new(".") } else { pool }), name)
+            }
+            (PoolPart::FileIn(pool), _) => (Some(pool.as_path()), None),
+            (PoolPart::Disk, _) => (None, None),
+        };
+        Some(Remedy::TargetVolume { pool: pool.map(|pool| pool.shown().to_string()), volume })
+    }
 }
 
 /// The result of most functions of this crate.

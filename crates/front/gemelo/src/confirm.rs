@@ -1,8 +1,7 @@
 //! The question that is asked before data are lost for ever.
 
 use crate::context::Context;
-use crate::exit::bad_input;
-use anyhow::{Context as _, anyhow};
+use crate::exit::{OrFailure as _, refused};
 use std::io::IsTerminal;
 
 /// Prints what will be lost, and asks on a terminal whether to continue.
@@ -14,9 +13,9 @@ pub(crate) fn confirm(
     question: &str,
     refused: &str,
     context: &Context,
-) -> anyhow::Result<()> {
+) -> crate::Result<()> {
     let answer = ask(lost, question, refused, context)?;
-    if answer == "yes" { Ok(()) } else { Err(bad_input(anyhow!("{refused}"))) }
+    if answer == "yes" { Ok(()) } else { Err(refused!("{refused}")) }
 }
 
 /// Tells what is given up, and returns the answer to a question asked on a terminal.
@@ -28,11 +27,11 @@ pub(crate) fn ask(
     question: &str,
     refused: &str,
     context: &Context,
-) -> anyhow::Result<String> {
+) -> crate::Result<String> {
     lost.lines().for_each(|line| context.monitor.warn(line));
     let (input, output) = (std::io::stdin(), std::io::stderr());
     if !input.is_terminal() || !output.is_terminal() {
-        return Err(bad_input(anyhow!("{refused}")));
+        return Err(refused!("{refused}"));
     }
     context.monitor.warn(question);
     let mut answer = String::new();

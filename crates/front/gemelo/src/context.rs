@@ -1,9 +1,9 @@
 //! The environment of every command: printing, progress, clocks, and the flag that Ctrl-C raises.
 
+use crate::exit::{OrFailed as _, OrFailure as _};
 use crate::files::NewFiles;
 use crate::pools;
 use crate::progress::TerminalMonitor;
-use anyhow::Context as _;
 use gemelo_base::units::format_lines;
 use gemelo_base::{AtOnce, Monitor, StopFlag, SystemClock, WallClock};
 use gemelo_job::JobEnvironment;
@@ -36,7 +36,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(verbosity: Verbosity) -> anyhow::Result<Self> {
+    pub(crate) fn new(verbosity: Verbosity) -> crate::Result<Self> {
         let stop = StopFlag::new();
         let monitor = Arc::new(TerminalMonitor::new(verbosity));
         let (raised, told) = (stop.clone(), Arc::clone(&monitor));
@@ -47,6 +47,7 @@ impl Context {
             raised.raise();
             told.tell_stopping();
         })
+        .or_failed()
         .with_context(|| {
             let remedy = gemelo_base::threads::REFUSED;
             format!("cannot start a thread that listens for Ctrl-C: {remedy}")
@@ -76,7 +77,7 @@ impl Context {
     /// Prints lines to standard output, unless the command is quiet, and escapes control characters
     /// other than line ends. Callers pass names through `format_line`, which escapes line ends as
     /// well.
-    pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn print(&self, text: &str) -> crate::Result<()> {
         self.monitor.finish();
         if self.verbosity == Verbosity::Quiet {
             return Ok(());
@@ -90,7 +91,7 @@ impl Context {
 
     /// Prints to standard error, unless the command is quiet, for commands that write data to
     /// standard output.
-    pub(crate) fn print_beside(&self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn print_beside(&self, text: &str) -> crate::Result<()> {
         self.monitor.finish();
         if self.verbosity == Verbosity::Quiet {
             return Ok(());

@@ -84,7 +84,7 @@ impl JsonOption {
     }
 
     /// Refuses a file that cannot be written, and without `force` one that exists.
-    pub(crate) fn check(&self, force: bool) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, force: bool) -> crate::Result<()> {
         self.path().map_or(Ok(()), |path| files::check_new(path, force))
     }
 
@@ -94,13 +94,13 @@ impl JsonOption {
         force: bool,
         context: &Context,
         made: Made<Input, Output>,
-    ) -> anyhow::Result<()> {
+    ) -> crate::Result<()> {
         context.monitor.finish();
         self.write_file(force, &made.into_file(context))
     }
 
     /// Writes a result file if the option was given.
-    pub(crate) fn write_file(&self, force: bool, file: &impl Serialize) -> anyhow::Result<()> {
+    pub(crate) fn write_file(&self, force: bool, file: &impl Serialize) -> crate::Result<()> {
         self.path().map_or(Ok(()), |path| files::write_json(path, force, file))
     }
 }
@@ -111,12 +111,12 @@ impl JsonOutput {
         Self { option: option.clone(), force }
     }
 
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
+    pub(crate) fn check(&self) -> crate::Result<()> {
         self.option.check(self.force)
     }
 
     /// Refuses the files of this option and of `report` as [`JsonOption::check`] does.
-    pub(crate) fn check_with(&self, report: &ReportOption) -> anyhow::Result<()> {
+    pub(crate) fn check_with(&self, report: &ReportOption) -> crate::Result<()> {
         files::check_all_new(self.option.path().into_iter().chain(report.path()), self.force)
     }
 
@@ -127,7 +127,7 @@ impl JsonOutput {
         context: &Context,
         made: Made<Input, Output>,
         text: &str,
-    ) -> anyhow::Result<()> {
+    ) -> crate::Result<()> {
         self.conclude(context, made, (text, false), |_, _| Ok(()))
     }
 
@@ -138,7 +138,7 @@ impl JsonOutput {
         context: &Context,
         made: Made<Input, Output>,
         text: &str,
-    ) -> anyhow::Result<()>
+    ) -> crate::Result<()>
     where
         ResultFile<Input, Output>: Clone + Into<AnyResult>,
     {
@@ -152,8 +152,8 @@ impl JsonOutput {
         context: &Context,
         made: Made<Input, Output>,
         (text, is_replaced): (&str, bool),
-        write_report: impl FnOnce(&ResultFile<Input, Output>, Option<&Path>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        write_report: impl FnOnce(&ResultFile<Input, Output>, Option<&Path>) -> crate::Result<()>,
+    ) -> crate::Result<()> {
         let warnings = made.warnings.clone();
         context.monitor.finish();
         let file = made.into_file(context);

@@ -37,6 +37,7 @@ impl<File: JsonSchema> Kind<File> {
 }
 
 /// The description of a kind.
+#[derive(Debug)]
 pub(crate) struct Described {
     /// The name and the version of the layout, such as `gemelo.scan/1`.
     pub(crate) schema: &'static str,

@@ -20,19 +20,23 @@ mod stored;
 mod table;
 mod values;
 
+pub use commands::list;
+pub(crate) use exit::Result;
+
+use commands::Arguments;
+use context::Context;
+use exit::Outcome;
 use std::process::ExitCode;
 
 /// Runs the program with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = match commands::Arguments::read() {
-        Ok(arguments) => arguments,
-        Err(error) => return exit::usage(&error),
-    };
-    let context = match context::Context::new(arguments.verbosity()) {
-        Ok(context) => context,
-        Err(error) => return exit::exit_code(&Err(error)),
-    };
+    let ended = run(Arguments::read());
+    exit::exit_code(&ended)
+}
+
+fn run(arguments: Arguments) -> Result<Outcome> {
+    let context = Context::new(arguments.verbosity())?;
     exit::end_at_loss();
-    exit::exit_code(&commands::run(arguments, &context))
+    commands::run(arguments, &context)
 }

@@ -1,7 +1,7 @@
 //! Access of commands to pools, which are opened by this process or served by another one.
 
 use crate::context::Context;
-use anyhow::anyhow;
+use crate::exit::{Failure, failed};
 use gemelo_adapters::{NbdAdapter, PoolAdapter, PoolHost, VhostAdapter};
 use gemelo_place::PoolPlace;
 use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply, Settings, StatReport};
@@ -15,7 +15,7 @@ pub(crate) fn open(
     place: &PoolPlace,
     purpose: Purpose,
     context: &Context,
-) -> anyhow::Result<PoolAccess> {
+) -> crate::Result<PoolAccess> {
     Ok(PoolAccess::open(place, purpose, &*context.monitor, &context.stop)?)
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn ask(
     access: &PoolAccess,
     request: &PoolRequest,
     context: &Context,
-) -> anyhow::Result<Reply> {
+) -> crate::Result<Reply> {
     Ok(access.perform(request, &*context.monitor, &context.stop)?)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn change(
     place: &PoolPlace,
     request: &PoolRequest,
     context: &Context,
-) -> anyhow::Result<Reply> {
+) -> crate::Result<Reply> {
     let access = open(place, Purpose::Change, context)?;
     let reply = ask(&access, request, context);
     let closed = access.close();
@@ -64,7 +64,7 @@ pub(crate) fn change(
 }
 
 /// Opens a pool, returns its figures, and closes it.
-pub(crate) fn stat(place: &PoolPlace, context: &Context) -> anyhow::Result<StatReport> {
+pub(crate) fn stat(place: &PoolPlace, context: &Context) -> crate::Result<StatReport> {
     let access = open(place, Purpose::Look, context)?;
     let report = stat_of(&access, context)?;
     access.close()?;
@@ -72,7 +72,7 @@ pub(crate) fn stat(place: &PoolPlace, context: &Context) -> anyhow::Result<StatR
 }
 
 /// Returns the figures of an open pool.
-pub(crate) fn stat_of(access: &PoolAccess, context: &Context) -> anyhow::Result<StatReport> {
+pub(crate) fn stat_of(access: &PoolAccess, context: &Context) -> crate::Result<StatReport> {
     match ask(access, &PoolRequest::Stat, context)? {
         Reply::Stat(report) => Ok(*report),
         _ => Err(other_version()),
@@ -84,7 +84,7 @@ pub(crate) fn volume_space(
     access: &PoolAccess,
     name: Option<&str>,
     context: &Context,
-) -> anyhow::Result<BTreeMap<String, VolumeSpace>> {
+) -> crate::Result<BTreeMap<String, VolumeSpace>> {
     let request = PoolRequest::VolumeSpace { name: name.map(str::to_owned) };
     match ask(access, &request, context)? {
         Reply::VolumeSpace(spaces) => Ok(spaces),
@@ -96,7 +96,7 @@ pub(crate) fn volume_space(
 pub(crate) fn snapshot_space(
     access: &PoolAccess,
     context: &Context,
-) -> anyhow::Result<SnapshotSpace> {
+) -> crate::Result<SnapshotSpace> {
     match ask(access, &PoolRequest::SnapshotSpace, context)? {
         Reply::SnapshotSpace(space) => Ok(space),
         _ => Err(other_version()),
@@ -110,8 +110,8 @@ pub(crate) const fn purpose_of_stat(with_space: bool) -> Purpose {
 }
 
 /// Returns the error for a reply that does not belong to the request.
-pub(crate) fn other_version() -> anyhow::Error {
-    anyhow!(
+pub(crate) fn other_version() -> Failure {
+    failed!(
         "the process that serves the pool sent an unknown reply, because it is of another version of \
          gemelo: restart it"
     )

@@ -32,7 +32,7 @@ impl ReportOption {
         force: bool,
         result: &(impl Clone + Into<AnyResult>),
         saved: Option<&Path>,
-    ) -> anyhow::Result<()> {
+    ) -> crate::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
         write_page(path, force, &Report::of_result(result.clone().into(), saved))
     }
@@ -40,7 +40,7 @@ impl ReportOption {
 
 /// Writes a report to one file: HTML, or Markdown if the name ends in `.md`. A terminal gets plain
 /// text.
-pub(crate) fn write_page(path: &Path, force: bool, report: &Report) -> anyhow::Result<()> {
+pub(crate) fn write_page(path: &Path, force: bool, report: &Report) -> crate::Result<()> {
     let is_markdown = path.extension().is_some_and(|ending| ending == "md");
     let is_terminal = files::is_some_standard_output(Some(path)) && std::io::stdout().is_terminal();
     let text = match (is_terminal, is_markdown) {

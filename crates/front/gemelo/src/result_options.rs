@@ -26,7 +26,7 @@ impl ResultOptions {
     }
 
     /// Refuses files that cannot be written, and without `force` those that exist.
-    pub(crate) fn check(&self, force: bool) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, force: bool) -> crate::Result<()> {
         files::check_all_new(self.paths(), force)
     }
 
@@ -37,7 +37,7 @@ impl ResultOptions {
 
     /// Writes what is known when a run begins in the place of the JSON file, if that is a regular
     /// file: the result replaces it. Returns whether there is such a file now.
-    pub(crate) fn begin(&self, force: bool, begun: &impl Serialize) -> anyhow::Result<bool> {
+    pub(crate) fn begin(&self, force: bool, begun: &impl Serialize) -> crate::Result<bool> {
         let Some(path) = self.json.path().filter(|path| files::is_file_place(path)) else {
             return Ok(false);
         };

@@ -1,7 +1,6 @@
 //! The error of a request, in a form that crosses the control socket.
 
-use gemelo_base::{Classified, FailureKind, with_causes};
-use gemelo_disk::DiskError;
+use gemelo_base::{Classified, FailureKind, Remedy, with_causes};
 use gemelo_place::{PlaceError, PoolPlace};
 use gemelo_volume::VolumeError;
 use serde::{Deserialize, Serialize};
@@ -17,30 +16,6 @@ pub struct RequestFailure {
     pub kind: FailureKind,
     /// The remedy, if the request or the way of serving can be changed so that it succeeds.
     pub remedy: Option<Remedy>,
-}
-
-/// A change with which a request would succeed. The caller knows the words for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Remedy {
-    /// Force the removal of a volume that holds data or has clients.
-    ForceRemoval,
-    /// Force a volume to a size at which it loses data.
-    ForceCut,
-    /// Overwrite a device that holds data.
-    Overwrite,
-    /// Use a program that is as new as the pool.
-    UseNewer,
-    /// Check the pool to learn what is left of it.
-    Check,
-    /// Encrypt connections, or allow plain ones from the network.
-    Encrypt,
-    /// Name an address to listen at.
-    Listen,
-    /// Grant more memory, or allow fewer connections.
-    Memory,
-    /// Name a unix socket as an address to listen at.
-    ListenAtFile,
 }
 
 impl RequestFailure {
@@ -80,12 +55,9 @@ impl RequestFailure {
         self.about(&place.to_string())
     }
 
-    /// Makes a failure with the text and the kind of an error.
-    pub(crate) fn of_error(error: &(impl Classified + 'static)) -> Self {
-        let remedy = (error as &(dyn std::error::Error + 'static))
-            .downcast_ref::<VolumeError>()
-            .and_then(remedy_of);
-        Self { text: with_causes(error), kind: error.kind(), remedy }
+    /// Makes a failure with the text, the kind and the remedy of an error.
+    pub(crate) fn of_error(error: &impl Classified) -> Self {
+        Self { text: with_causes(error), kind: error.kind(), remedy: error.remedy() }
     }
 
     /// Returns the same failure, found after work had begun.
@@ -110,13 +82,9 @@ impl Classified for RequestFailure {
     fn kind(&self) -> FailureKind {
         self.kind
     }
-}
 
-const fn remedy_of(error: &VolumeError) -> Option<Remedy> {
-    match error {
-        VolumeError::Unknown { .. } => Some(Remedy::UseNewer),
-        VolumeError::Disk(DiskError::HoldsData { .. }) => Some(Remedy::Overwrite),
-        _ => None,
+    fn remedy(&self) -> Option<Remedy> {
+        self.remedy.clone()
     }
 }
 

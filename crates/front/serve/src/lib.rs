@@ -36,7 +36,7 @@ pub use access::{PoolAccess, Purpose};
 pub use control::Looks;
 pub use damage::mark_damaged;
 pub use events::unfit_for_events;
-pub use failure::{Remedy, RequestFailure};
+pub use failure::RequestFailure;
 pub use health::{Health, HealthState};
 pub use metrics::{MetricsAddress, UnknownMetricsAddress};
 pub use open_pool::{connected, let_look};

@@ -1,7 +1,7 @@
 //! An open pool, and the requests that it performs.
 
 use crate::control::Looks;
-use crate::failure::{Remedy, RequestFailure};
+use crate::failure::RequestFailure;
 use crate::figures::{connections, damage_at_opening, report_on, volume_reports};
 use crate::health::HealthWatch;
 use crate::leased_volume::LeasedVolume;
@@ -10,6 +10,7 @@ use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply
 use crate::scrub::Scrubs;
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
+use gemelo_base::Remedy;
 use gemelo_base::background::TaskStat;
 use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;

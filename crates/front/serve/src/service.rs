@@ -4,17 +4,18 @@ use crate::access::{self, open_patiently};
 use crate::control::{self, Control, HolderKind};
 use crate::events::Events;
 use crate::exports::VolumeExports;
-use crate::failure::{Remedy, RequestFailure};
+use crate::failure::RequestFailure;
 use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::scrub::ScrubSchedule;
 use crate::scrub_thread;
 use crate::{open_files, patience, systemd, watch};
+use gemelo_base::Remedy;
 use gemelo_base::ShowPath as _;
 use gemelo_base::background::Worker;
-use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, with_causes};
-use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
+use gemelo_device::{FrontEnd, Listening, Transfers};
 use gemelo_format::IndexForm;
 use gemelo_place::{PoolPlace, Use};
 use gemelo_volume::{IndexSampling, Tuning};
@@ -102,7 +103,7 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Req
                 Ok(thread) => thread
                     .join()
                     .map_err(|_| RequestFailure::midway("a front end panicked"))
-                    .and_then(|ended| ended.map_err(|error| of_front_end(&error))),
+                    .and_then(|ended| ended.map_err(|error| RequestFailure::of_error(&error))),
                 Err(error) => {
                     let remedy = gemelo_base::threads::REFUSED;
                     let what = format!("cannot start the thread of a front end ({remedy})");
@@ -122,16 +123,6 @@ impl Drop for RaisedAtEnd<'_> {
     fn drop(&mut self) {
         self.0.raise();
     }
-}
-
-fn of_front_end(error: &FrontEndError) -> RequestFailure {
-    let remedy = match error {
-        FrontEndError::Exposed(_) => Some(Remedy::Encrypt),
-        FrontEndError::LittleMemory(_) => Some(Remedy::Memory),
-        FrontEndError::NoSocketFile(_) => Some(Remedy::ListenAtFile),
-        _ => None,
-    };
-    RequestFailure { text: with_causes(error), kind: error.kind(), remedy }
 }
 
 struct Service {
@@ -158,7 +149,7 @@ impl Service {
         let directory = place.host_directory();
         let directory = directory.map_err(|error| about(RequestFailure::of_place(&error)))?;
         for front_end in &options.front_ends {
-            front_end.check().map_err(|error| of_front_end(&error))?;
+            front_end.check().map_err(|error| RequestFailure::of_error(&error))?;
         }
         let opened = open((place, &directory), &options, &*monitor, stop).map_err(about)?;
         let Some(pool) = opened else { return Ok(None) };
@@ -213,7 +204,7 @@ impl Service {
         let finished = transfers.as_ref().map_or(Ok(()), |transfers| transfers.finish());
         drop((helpers, front_ends, transfers));
         access::close(pool).map_err(|error| RequestFailure::from(error).found_midway())?;
-        finished.map_err(|error| of_front_end(&error))
+        finished.map_err(|error| RequestFailure::of_error(&error))
     }
 }
 
@@ -300,7 +291,7 @@ fn listen(
     front_ends
         .into_iter()
         .map(|front_end| front_end.listen(exports.clone(), Arc::clone(monitor)))
-        .map(|listening| listening.map_err(|error| of_front_end(&error)))
+        .map(|listening| listening.map_err(|error| RequestFailure::of_error(&error)))
         .collect()
 }
 

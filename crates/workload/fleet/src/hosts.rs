@@ -1,5 +1,6 @@
 //! The list of hosts, as users write it.
 
+use gemelo_base::Classified;
 use std::path::Path;
 use thiserror::Error;
 
@@ -11,7 +12,8 @@ const MAX_HOSTS: usize = 1022;
 pub struct Hosts(Vec<String>);
 
 /// The reason why a list of hosts is refused.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum HostsError {
     /// The list has no host.
     #[error("the list of hosts is empty")]
@@ -23,6 +25,7 @@ pub enum HostsError {
     #[error("'{0}' is no name of a host: use letters, digits and any of . - _ : @ [ ] %")]
     Name(String),
     /// The file of hosts cannot be read.
+    #[kind(source, untouched)]
     #[error("cannot read {path}")]
     Read {
         /// Path of the file.

@@ -1,6 +1,6 @@
 //! The command that reaches a host, and the program over there.
 
-use gemelo_base::ShowPath as _;
+use gemelo_base::{Classified, ShowPath as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use thiserror::Error;
@@ -33,12 +33,14 @@ struct Copied {
 }
 
 /// The reason why a transport is refused.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum TransportError {
     /// The template is empty, or a quote in it has no end.
     #[error("invalid command '{0}': give the words of a command, such as 'ssh -p 2222 {{host}}'")]
     Template(String),
     /// The program here cannot be read.
+    #[kind(source, untouched)]
     #[error("cannot read {}, which is to be copied", path.shown())]
     Program {
         /// Path of the program.

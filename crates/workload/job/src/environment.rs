@@ -1,14 +1,27 @@
 //! The parts of a run that the caller decides: targets, time, progress, interruption and outputs.
 
-use gemelo_base::{Clock, Monitor, StartLine, StopFlag};
+use gemelo_base::{Classified, Clock, FailureKind, Monitor, StartLine, StopFlag};
 use gemelo_load::Environment;
 use gemelo_target::Targets;
-use std::error::Error;
 use std::io::Write;
 use std::path::Path;
+use thiserror::Error;
 
-/// The error of an output. Only the caller knows its type, because the caller writes the outputs.
-pub type OutputError = Box<dyn Error + Send + Sync>;
+/// The error of an output, as the caller told it, who writes the outputs.
+#[derive(Debug, Error)]
+#[error("{text}")]
+pub struct OutputError {
+    /// The error and its causes.
+    pub text: String,
+    /// The kind of the error.
+    pub kind: FailureKind,
+}
+
+impl Classified for OutputError {
+    fn kind(&self) -> FailureKind {
+        self.kind
+    }
+}
 
 /// A file that a job writes in addition to its result, such as a log of operations. A file that is
 /// dropped before [`OutputFile::finish`] is incomplete, and the caller may remove it.

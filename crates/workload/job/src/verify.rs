@@ -20,6 +20,7 @@ pub enum VerifyError {
     #[error("the result contradicts itself: the writes that it lists are not those of its jobs")]
     OtherHistory,
     /// The job in the result is invalid.
+    #[kind(source)]
     #[error(transparent)]
     Job(#[from] JobError),
     /// The contents in the result are invalid.

@@ -27,7 +27,7 @@ struct PlainFile(std::fs::File);
 
 impl OutputFiles for PlainFiles {
     fn create(&self, path: &Path, _force: bool) -> Result<Box<dyn OutputFile>, OutputError> {
-        Ok(Box::new(PlainFile(std::fs::File::create(path)?)))
+        Ok(Box::new(PlainFile(std::fs::File::create(path).unwrap())))
     }
 }
 
@@ -43,7 +43,8 @@ impl Write for PlainFile {
 
 impl OutputFile for PlainFile {
     fn finish(self: Box<Self>) -> Result<(), OutputError> {
-        Ok(self.0.sync_all()?)
+        self.0.sync_all().unwrap();
+        Ok(())
     }
 }
 

@@ -253,9 +253,11 @@ pub enum JobError {
     #[error("{0}")]
     Contradiction(&'static str),
     /// The engine does one operation at a time, but the queue is deeper.
+    #[kind(BadInput, remedy = UseIoUring)]
     #[error("psync does one operation at a time, so its queue depth must be 1")]
     SynchronousDepth,
     /// Reads are to be verified, but the job does none.
+    #[kind(BadInput, remedy = VerifyFinal)]
     #[error("a job that only writes reads nothing to verify")]
     NothingRead,
 }

@@ -32,6 +32,7 @@ pub enum RunError {
     #[error(transparent)]
     OtherLayout(#[from] OtherLayout),
     /// The job verifies a target that holds no data.
+    #[kind(BadInput, remedy = VerifyNothing)]
     #[error("this target holds no data, so it cannot be verified")]
     NothingToVerify,
 }

@@ -14,7 +14,7 @@ pub enum ReplayError {
     Trace(#[from] TraceError),
     /// The trace has changed since the first reading.
     // The trace was read well before: it has changed since.
-    #[kind(Failed)]
+    #[kind(Failed, remedy = source)]
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The target cannot be opened.
@@ -27,7 +27,7 @@ pub enum ReplayError {
     #[error("cannot populate the target")]
     Populate(#[source] Box<IoFailure>),
     /// There are more processes than the target permits queues.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = OneProcess)]
     #[error(
         "the server permits one connection at a time (no multi-conn), but the replay has several \
          processes"
@@ -49,7 +49,7 @@ pub enum ReplayError {
         source: std::io::Error,
     },
     /// Reads are to be checked on a target that holds no data.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = CheckNoReads)]
     #[error("this target holds no data, so reads cannot be checked")]
     NothingToVerify,
 }

@@ -69,11 +69,11 @@ pub enum PlanError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The block size does not fit the hashes.
-    #[kind(BadInput)]
+    #[kind(source)]
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The target is too small.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = FoldOrDense)]
     #[error("the trace reaches to byte {need_bytes}, but the target has {have_bytes} bytes")]
     TooSmall {
         /// Size of the target in bytes.
@@ -82,7 +82,7 @@ pub enum PlanError {
         need_bytes: u64,
     },
     /// The size of the target is unknown or zero, which folding does not permit.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = FoldToSize)]
     #[error("places can be folded only into a target of known size")]
     NoCapacity,
     /// The trace has more places than 32 bits can number.

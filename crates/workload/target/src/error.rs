@@ -2,7 +2,7 @@
 
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::{Classified, FailureKind, Remedy};
 use gemelo_disk::DiskError;
 use std::error::Error;
 use std::fmt;
@@ -57,7 +57,7 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The directory of the target does not exist.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = NoDirect)]
     #[error("{} does not exist: create this directory first", path.shown())]
     NoDirectory {
         /// The directory that has to be created.
@@ -74,14 +74,14 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The job would overwrite an existing file.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = OverwriteFile)]
     #[error("{} exists", path.shown())]
     Exists {
         /// The file that a write would replace.
         path: PathBuf,
     },
     /// The job would overwrite storage that holds data.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = OverwriteTarget)]
     #[error("{} holds {what}", path.shown())]
     HoldsData {
         /// The device, volume or export.
@@ -173,7 +173,7 @@ pub enum TargetError {
         place_bytes: u64,
     },
     /// The kernel does not offer io_uring to this user.
-    #[kind(BadInput)]
+    #[kind(BadInput, remedy = UsePsync)]
     #[error("io_uring is not available on this machine or to this user")]
     NoIoUring(#[source] std::io::Error),
     /// A system call failed.
@@ -205,6 +205,10 @@ impl AdapterError {
 impl Classified for AdapterError {
     fn kind(&self) -> FailureKind {
         self.0.kind()
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        self.0.remedy()
     }
 }
 

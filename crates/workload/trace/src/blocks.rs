@@ -2,14 +2,14 @@
 //! of each.
 
 use crate::record::{ContentHash, Record, TraceOperation};
-use gemelo_base::Classified;
 use gemelo_base::random::mix_pair;
+use gemelo_base::{Classified, Remedy};
 use thiserror::Error;
 
 /// The hashes of a record stand for more data than a block, or for a part that does not divide a
 /// block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Classified)]
-#[kind(BadInput)]
+#[kind(BadInput, remedy = block_size)]
 #[error(
     "the trace has one hash for every {hash_bytes} bytes, so a block of {block_bytes} bytes has \
      none"
@@ -19,6 +19,12 @@ pub struct BlockError {
     pub hash_bytes: u32,
     /// Block size in bytes.
     pub block_bytes: u64,
+}
+
+impl BlockError {
+    const fn block_size(&self) -> Option<Remedy> {
+        Some(Remedy::BlockSize(self.hash_bytes))
+    }
 }
 
 /// A block that an operation touches.

@@ -2,7 +2,7 @@
 
 use crate::trace_format::TraceFormat;
 use gemelo_base::ShowPath as _;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::{Classified, FailureKind, Remedy};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -119,6 +119,15 @@ impl Classified for TraceError {
             Self::Io { source, .. } => FailureKind::of_io(source),
             _ => FailureKind::BadInput,
         }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        Some(match self {
+            Self::Line { .. } => Remedy::SkipMalformed,
+            Self::Unrecognised { .. } => Remedy::NameFormat,
+            Self::TooManyFiles { .. } => Remedy::MergeTraces,
+            _ => return None,
+        })
     }
 }
 

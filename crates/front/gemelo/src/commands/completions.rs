@@ -2,8 +2,7 @@
 
 use super::Arguments as CommandLine;
 use crate::context::Context;
-use crate::exit::Outcome;
-use anyhow::Context as _;
+use crate::exit::{OrFailed as _, OrFailure as _, Outcome};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory};
 use clap_complete::Shell;
@@ -24,7 +23,7 @@ const DISTRIBUTION: &str = "NAME|FILE";
 /// Patterns that a shell suggests, with usual figures.
 const PATTERNS: [&str; 5] = ["sequential", "uniform", "nurand", "zipf:0.99", "hotspot:80/20"];
 
-pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, _context: &Context) -> crate::Result<Outcome> {
     let plans = gemelo_campaign::shipped()?;
     let names = Names {
         distributions: built_in_names().collect(),
@@ -33,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<O
     let mut command = names.suggested_in(CommandLine::command());
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "gemelo", &mut script);
-    let script = String::from_utf8(script).context("the script is not UTF-8")?;
+    let script = String::from_utf8(script).or_failed().context("the script is not UTF-8")?;
     let script = names.with_files(script, arguments.shell);
     let mut out = std::io::stdout().lock();
     out.write_all(script.as_bytes())

@@ -2,9 +2,8 @@
 
 use super::bench;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{OrFailed as _, OrFailure as _, Outcome, refused};
 use crate::files;
-use anyhow::{Context as _, anyhow};
 use clap::{Args, Parser};
 use gemelo_base::ShowPath as _;
 use gemelo_job::dedisbench::{DedisbenchError, DedisbenchJob};
@@ -26,7 +25,7 @@ pub(crate) struct Arguments {
     arguments: Vec<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let job = read(&arguments.arguments)?;
     let words = job.to_bench_arguments().or_bad_input()?;
     for note in job.notes() {
@@ -37,6 +36,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Ok(Outcome::Done);
     }
     let bench = Bench::try_parse_from(&words)
+        .or_failed()
         .context("this is a defect of gemelo: its translation is not a valid job")?;
     bench::run(&bench.arguments, context)
 }
@@ -50,14 +50,14 @@ struct Bench {
 }
 
 /// Reads a DEDISbench command line and the configuration file that it names.
-fn read(words: &[String]) -> anyhow::Result<DedisbenchJob> {
+fn read(words: &[String]) -> crate::Result<DedisbenchJob> {
     let job = DedisbenchJob::of_words(words).or_bad_input()?;
     let Some(path) = job.configuration().map(ToOwned::to_owned) else { return Ok(job) };
     let text = files::read_text(&path)?;
     let path = path.shown();
     job.with_configuration(&text).map_err(|error| match error {
-        DedisbenchError::Line { line, message } => bad_input(anyhow!("{path}:{line}: {message}")),
-        other => bad_input(anyhow!("{path}: {other}")),
+        DedisbenchError::Line { line, message } => refused!("{path}:{line}: {message}"),
+        other => refused!("{path}: {other}"),
     })
 }
 

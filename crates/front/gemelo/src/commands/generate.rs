@@ -1,9 +1,8 @@
 //! `gemelo generate` writes a data set as fast as storage accepts it.
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::files::{self, NewDirectory, NewFile};
-use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::{
@@ -34,7 +33,7 @@ pub(crate) struct Arguments {
     content: ContentOptions,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let spec = contents::resolve(&arguments.content, context.monitor.as_ref()).or_bad_input()?;
     for shortfall in Generator::new(&spec)?.shortfalls() {
         context.monitor.warn(&shortfall);
@@ -43,10 +42,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let blocks = match arguments.bytes {
         Some(size) if size.0 > 0 && size.0.is_multiple_of(block_bytes) => size.0 / block_bytes,
         Some(size) => {
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "--bytes is {} bytes, which is not a multiple of the block size, {block_bytes} bytes",
                 size.0
-            )));
+            ));
         }
         None => spec.distribution.blocks(),
     };
@@ -74,7 +73,7 @@ fn write_file(
     spec: &ContentSpec,
     blocks: u64,
     context: &Context,
-) -> anyhow::Result<Generated> {
+) -> crate::Result<Generated> {
     let path = &arguments.output;
     files::check_new(path, arguments.force)?;
     let mut new = NewFile::create(path, arguments.force)?;
@@ -97,16 +96,16 @@ fn write_tree(
     spec: &ContentSpec,
     blocks: u64,
     context: &Context,
-) -> anyhow::Result<Generated> {
+) -> crate::Result<Generated> {
     if files::is_standard_output(&arguments.output) {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "--files creates a directory, and standard output cannot be one: name a directory"
-        )));
+        ));
     }
     if arguments.force {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "--force overwrites a file only: leave it out, and name a new directory"
-        )));
+        ));
     }
     let new = NewDirectory::create(&arguments.output)?;
     let generated = generate(spec, blocks, Output::Tree { directory: new.path(), files }, context)?;
@@ -121,7 +120,7 @@ fn generate(
     blocks: u64,
     output: Output<'_>,
     context: &Context,
-) -> anyhow::Result<Generated> {
+) -> crate::Result<Generated> {
     Ok(gemelo_load::generate(spec, blocks, output, context.monitor.as_ref(), &context.stop)?)
 }
 

@@ -1,8 +1,7 @@
 //! `gemelo log` prints a log of operations as CSV.
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
-use anyhow::Context as _;
+use crate::exit::{OrFailure as _, Outcome};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_load::{LogError, LogRecord, read_log};
@@ -30,7 +29,7 @@ fn row(out: &mut impl Write, record: &LogRecord, is_first: bool) -> std::io::Res
     writeln!(out, "{process},{operation},{block},{start_ns},{service_ns},{waited_ns}")
 }
 
-pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, _context: &Context) -> crate::Result<Outcome> {
     let name = || arguments.file.shown().to_string();
     let file = File::open(&arguments.file)
         .with_context(|| format!("cannot read {}", name()))

@@ -3,9 +3,8 @@
 
 use super::Arguments as CommandLine;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrFailure as _, Outcome};
 use crate::files;
-use anyhow::Context as _;
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
 use gemelo_base::ShowPath as _;
@@ -24,7 +23,7 @@ pub(crate) struct Arguments {
 /// The file name of a page, and its text in roff.
 type Page = (String, Vec<u8>);
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let Arguments { directory, force } = arguments;
     files::check_directory(directory)?;
     let mut command = CommandLine::command().disable_help_subcommand(true);
@@ -44,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 /// Adds the pages of a command and of all commands below it.
-fn render(command: &Command, pages: &mut Vec<Page>) -> anyhow::Result<()> {
+fn render(command: &Command, pages: &mut Vec<Page>) -> crate::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         render(below, pages)?;
     }

@@ -11,6 +11,7 @@ mod filebench;
 mod generate;
 mod host;
 mod hosts;
+pub mod list;
 mod log;
 mod manual;
 mod pool;
@@ -40,10 +41,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the arguments of this process.
-    pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = with_negative_values(Self::command()).try_get_matches()?;
-        Self::from_arg_matches(&matches)
+    /// Reads the arguments of this process. If they make no command, says so and ends the process,
+    /// with status 0 after the help and 2 after an error.
+    pub(crate) fn read() -> Self {
+        let matches = with_negative_values(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
     /// Returns whether the command prints its results as text.
@@ -103,7 +105,7 @@ enum Command {
     Schema(schema::Arguments),
 }
 
-pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outcome> {
     match arguments.command {
         Command::Distribution(arguments) => distribution::run(arguments, context),
         Command::Scan(arguments) => scan::run(*arguments, context),

@@ -1,10 +1,9 @@
 //! `gemelo report` makes a page of result files.
 
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{Outcome, refused};
 use crate::files;
 use crate::report_option::write_page;
-use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_page::Report;
@@ -29,18 +28,18 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let Arguments { files, output, force } = arguments;
     files::check_new(output, *force)?;
     let report = match files.as_slice() {
         [directory] if directory.is_dir() => Report::of_campaign(directory)?,
         files => match files.iter().find(|file| file.is_dir()) {
             Some(directory) => {
-                return Err(bad_input(anyhow!(
+                return Err(refused!(
                     "{} is a directory: give the directory of one campaign and nothing else, or \
                      result files",
                     directory.shown()
-                )));
+                ));
             }
             None => Report::of_results(files)?,
         },

@@ -1,11 +1,9 @@
 //! `gemelo schema` prints the JSON Schemas of results, which are made from their types.
 
-use super::volume;
-use super::{bench, campaign, compare, distribution, domain, filebench, pool, replay, scan, trace};
+use super::list::COMMANDS;
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{OrFailed as _, Outcome, refused};
 use crate::kind::Described;
-use anyhow::anyhow;
 use clap::Args;
 
 /// Print the JSON Schema of a kind of result, or list the kinds
@@ -16,32 +14,17 @@ pub(crate) struct Arguments {
     name: Option<String>,
 }
 
-/// The kinds of all results, in the order of the commands.
-const KINDS: [&[Described]; 11] = [
-    &bench::KINDS,
-    &replay::KINDS,
-    &filebench::KINDS,
-    &compare::KINDS,
-    &scan::KINDS,
-    &distribution::KINDS,
-    &trace::KINDS,
-    &pool::KINDS,
-    &domain::KINDS,
-    &volume::KINDS,
-    &campaign::KINDS,
-];
-
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let mut kinds = KINDS.into_iter().flatten();
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
+    let mut kinds = COMMANDS.iter().flat_map(|command| command.kinds);
     let Some(name) = &arguments.name else {
         let line = |kind: &Described| format!("{:18} {}\n", kind.name(), kind.title);
         context.print(&kinds.map(line).collect::<String>())?;
         return Ok(Outcome::Done);
     };
     let is_named = |kind: &&Described| [kind.name(), kind.schema].contains(&name.as_str());
-    let kind = kinds.find(is_named).ok_or_else(|| {
-        bad_input(anyhow!("there is no schema '{name}': 'gemelo schema' lists them"))
-    })?;
-    context.print(&gemelo_record::to_json(&kind.json_schema())?)?;
+    let kind = kinds
+        .find(is_named)
+        .ok_or_else(|| refused!("there is no schema '{name}': 'gemelo schema' lists them"))?;
+    context.print(&gemelo_record::to_json(&kind.json_schema()).or_failed()?)?;
     Ok(Outcome::Done)
 }

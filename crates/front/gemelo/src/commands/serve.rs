@@ -3,9 +3,8 @@
 mod permissions;
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::values::{OnOff, inline_overload_parser, io_mode_parser, pool_place_parser};
-use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::DailyWindow;
 use gemelo_base::ShowPath as _;
@@ -209,7 +208,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn tls(&self) -> anyhow::Result<TlsPolicy> {
+    fn tls(&self) -> crate::Result<TlsPolicy> {
         let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else {
             return Ok(TlsPolicy::Off);
         };
@@ -219,11 +218,9 @@ impl Arguments {
     }
 
     /// The place of the pool, with the lease that was asked for.
-    fn place(&self) -> anyhow::Result<PoolPlace> {
+    fn place(&self) -> crate::Result<PoolPlace> {
         let lease = self.lease.map_or(Ok(None), |lease| match lease.0 {
-            span if span < MIN_LEASE => {
-                Err(bad_input(anyhow!("--lease is too short: give at least 3s")))
-            }
+            span if span < MIN_LEASE => Err(refused!("--lease is too short: give at least 3s")),
             span => Ok(Some(span)),
         })?;
         Ok(match (self.pool.clone(), lease) {
@@ -232,14 +229,14 @@ impl Arguments {
             }
             (PoolPlace::Directory(path), Some(_)) => {
                 let why = "a pool in a directory is locked without a lease";
-                return Err(bad_input(anyhow!("{}: leave out --lease: {why}", path.shown())));
+                return Err(refused!("{}: leave out --lease: {why}", path.shown()));
             }
             (place, None) => place,
         })
     }
 
     /// The settings of the pool. Options take precedence.
-    fn settings(&self, place: &PoolPlace) -> anyhow::Result<Settings> {
+    fn settings(&self, place: &PoolPlace) -> crate::Result<Settings> {
         let of_pool = Settings::read(place)?;
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         let said = Settings {
@@ -268,7 +265,7 @@ impl Arguments {
         Ok(said.or(of_pool))
     }
 
-    fn options(&self, place: &PoolPlace) -> anyhow::Result<ServeOptions> {
+    fn options(&self, place: &PoolPlace) -> crate::Result<ServeOptions> {
         let settings = self.settings(place)?;
         settings.fit(gemelo_base::memory::of_process())?;
         Ok(ServeOptions {
@@ -283,7 +280,7 @@ impl Arguments {
     }
 
     /// The protocols of clients, each with its options.
-    fn front_ends(&self) -> anyhow::Result<Vec<Box<dyn FrontEnd>>> {
+    fn front_ends(&self) -> crate::Result<Vec<Box<dyn FrontEnd>>> {
         let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(self.nbd()?)];
         front_ends.extend(self.vhost().map(|vhost| Box::new(vhost) as Box<dyn FrontEnd>));
         Ok(front_ends)
@@ -313,7 +310,7 @@ impl Arguments {
         Memory::new(given.unwrap_or_else(|| Memory::usual_bytes(0)), 0)
     }
 
-    fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
+    fn nbd(&self) -> crate::Result<NbdFrontEnd> {
         let has_file = self.listen.iter().any(|at| matches!(at, ListenAddress::Unix(_)));
         // The rights may be meant for the sockets of the other protocol.
         let are_rights_for_others = self.vhost_user.is_some() && !has_file;
@@ -352,7 +349,7 @@ fn unless_zero(span: Span) -> Option<Duration> {
     (!span.0.is_zero()).then_some(span.0)
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     keep_little();
     let place = arguments.place()?;
     let monitor = Arc::clone(&context.monitor);

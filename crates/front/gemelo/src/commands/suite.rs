@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     places: bench::Places,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let jobs = suite::jobs(&arguments.options)?;
     bench::run_jobs(jobs, &arguments.outputs, &arguments.places, context)
 }

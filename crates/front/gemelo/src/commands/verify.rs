@@ -4,8 +4,7 @@ use super::bench::verified;
 use super::host::Task;
 use super::hosts::{self, Fleet, HostOptions};
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
-use anyhow::{Context as _, anyhow};
+use crate::exit::{OrFailure as _, Outcome, failed, refused};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_count;
@@ -35,7 +34,7 @@ pub(crate) struct Arguments {
     hosts: HostOptions,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let file = gemelo_record::read_hosts_result::<Vec<JobInput>, Vec<RunResult>>(
         &arguments.result,
         SCHEMA,
@@ -56,17 +55,17 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 /// Checks what a run wrote that was killed.
-fn of_killed(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+fn of_killed(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let result = &arguments.result;
     let file =
         gemelo_record::read_hosts_result::<Vec<JobInput>, Option<History>>(result, BEGUN_SCHEMA)
             .or_bad_input()?;
     let fleet = arguments.hosts.fleet()?;
     if fleet.is_some() && file.hosts.is_empty() {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "{} is of a run on one host that was killed: leave out --hosts",
             result.shown()
-        )));
+        ));
     }
     context.monitor.warn(
         "the run was killed: each block is checked for any content that the run wrote there, and \
@@ -84,7 +83,7 @@ fn of_killed(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome
     }
     let mut outcome = Outcome::Done;
     for host in &file.hosts {
-        let begun = host.file.as_ref().ok_or_else(|| anyhow!("host {} has no result", host.host));
+        let begun = host.file.as_ref().ok_or_else(|| failed!("host {} has no result", host.host));
         let target = target.map(|target| target_of(target, &host.host, host.index));
         let checked = verify_begun(begun.or_bad_input()?, target, &context.job_environment());
         if finish(checked, arguments, context)? != Outcome::Done {
@@ -98,7 +97,7 @@ fn finish(
     checked: Result<Verified, VerifyError>,
     arguments: &Arguments,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let checked = match checked {
         Err(error @ (VerifyError::NothingKept | VerifyError::OtherHistory)) => {
             return Err(error).with_context(|| arguments.result.shown().to_string()).or_bad_input();
@@ -107,7 +106,7 @@ fn finish(
     };
     context.print(&format!("{}:\n{}", checked.target, verified(&checked.verification)))?;
     match checked.failure {
-        Some(failure) => Err(anyhow!("{failure}")),
+        Some(failure) => Err(failed!("{failure}")),
         None if checked.verification.is_success() => Ok(Outcome::Done),
         None => Ok(Outcome::Partial),
     }
@@ -120,20 +119,20 @@ fn on_hosts<Measured>(
     target: Option<&TargetUri>,
     context: &Context,
     task: impl Fn(Box<ResultFile<Vec<JobInput>, Measured>>, Option<TargetUri>) -> Task,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let (names, count) = (fleet.names(), file.hosts.len());
     if names.len() != count {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "the result is of {count} hosts, and --hosts has {}: give as many, in the same order",
             names.len()
-        )));
+        ));
     }
     let tasks = names.iter().zip(file.hosts).map(|(name, host)| {
-        let result = host.file.ok_or_else(|| anyhow!("host {name} has no result"));
+        let result = host.file.ok_or_else(|| failed!("host {name} has no result"));
         let target = target.map(|target| target_of(target, name, host.index));
         result.map(|file| task(Box::new(file), target)).or_bad_input()
     });
-    let tasks = tasks.collect::<anyhow::Result<Vec<Task>>>()?;
+    let tasks = tasks.collect::<crate::Result<Vec<Task>>>()?;
     let mut is_right = true;
     let mut rates = Vec::new();
     for (name, one) in names.iter().zip(fleet.run::<IgnoredAny>(&tasks, |_| Ok(()), context)?) {

@@ -1,6 +1,6 @@
 //! The end of a process that may not act for a member of a domain any more.
 
-use super::{message, status};
+use super::{Failure, status};
 use gemelo_base::FailureKind;
 use gemelo_member::{MemberError, on_loss};
 use std::ffi::c_int;
@@ -16,8 +16,8 @@ unsafe extern "C" {
 /// more.
 pub(crate) fn end_at_loss() {
     on_loss(|why| {
-        let error = anyhow::Error::from(MemberError::from(why.clone()));
-        let _ = writeln!(std::io::stderr(), "gemelo: {}", message(&error));
+        let failure = Failure::from(MemberError::from(why.clone()));
+        let _ = writeln!(std::io::stderr(), "gemelo: {}", failure.message());
         _exit(c_int::from(status(FailureKind::Displaced)))
     });
 }

@@ -14,8 +14,7 @@ pub(crate) use new_directory::NewDirectory;
 pub(crate) use new_file::NewFile;
 pub(crate) use outputs::NewFiles;
 
-use crate::exit::{OrBadInput, bad_input};
-use anyhow::{Context as _, anyhow};
+use crate::exit::{OrFailed as _, OrFailure as _, refused};
 use gemelo_base::ShowPath as _;
 use place::OutputPlace;
 pub(crate) use place::Readers;
@@ -24,7 +23,7 @@ use std::io::Write;
 use std::path::Path;
 
 /// Reads a text file. An error is bad input, because the user named the file.
-pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
+pub(crate) fn read_text(path: &Path) -> crate::Result<String> {
     std::fs::read_to_string(path)
         .with_context(|| format!("cannot read {}", path.shown()))
         .or_bad_input()
@@ -47,12 +46,12 @@ pub(crate) fn is_some_standard_output(path: Option<&Path>) -> bool {
 
 /// Refuses an output that cannot be written, and without `force` one that exists. Called before any
 /// work is done for the output.
-pub(crate) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
+pub(crate) fn check_new(path: &Path, force: bool) -> crate::Result<()> {
     OutputPlace::of(path)?.check(path, force)
 }
 
 /// Refuses a directory for results that is, or is in, the directory of a pool.
-pub(crate) fn check_directory(path: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_directory(path: &Path) -> crate::Result<()> {
     place::refuse_pool(path)
 }
 
@@ -61,7 +60,7 @@ pub(crate) fn check_directory(path: &Path) -> anyhow::Result<()> {
 pub(crate) fn check_all_new<'a>(
     paths: impl IntoIterator<Item = &'a Path>,
     force: bool,
-) -> anyhow::Result<()> {
+) -> crate::Result<()> {
     let mut taken = Vec::new();
     for path in paths {
         let place = OutputPlace::of(path)?;
@@ -69,9 +68,9 @@ pub(crate) fn check_all_new<'a>(
         let Some(key) = place.key() else { continue };
         if taken.contains(&key) {
             let path = path.shown();
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "two results would be written to {path}: give each a file of its own"
-            )));
+            ));
         }
         taken.push(key);
     }
@@ -79,13 +78,13 @@ pub(crate) fn check_all_new<'a>(
 }
 
 /// Writes a file as a whole.
-pub(crate) fn write_whole(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn write_whole(path: &Path, force: bool, bytes: &[u8]) -> crate::Result<()> {
     let mut file = NewFile::create(path, force)?;
     file.write_all(bytes).with_context(|| format!("cannot write {}", path.shown()))?;
     file.finish()
 }
 
 /// Writes a result file as indented JSON.
-pub(crate) fn write_json(path: &Path, force: bool, result: &impl Serialize) -> anyhow::Result<()> {
-    write_whole(path, force, gemelo_record::to_json(result)?.as_bytes())
+pub(crate) fn write_json(path: &Path, force: bool, result: &impl Serialize) -> crate::Result<()> {
+    write_whole(path, force, gemelo_record::to_json(result).or_failed()?.as_bytes())
 }

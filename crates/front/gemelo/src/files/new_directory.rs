@@ -1,8 +1,7 @@
 //! An output directory that is filled under a temporary name and renamed when it is complete.
 
 use super::place::{TEMPORARY, directory_of, refuse_pool};
-use crate::exit::{OrBadInput, bad_input};
-use anyhow::{Context as _, anyhow};
+use crate::exit::{OrFailure as _, refused};
 use gemelo_base::ShowPath as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,18 +16,15 @@ pub(crate) struct NewDirectory {
 
 impl NewDirectory {
     /// Creates a temporary directory beside `path`, which must not exist.
-    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn create(path: &Path) -> crate::Result<Self> {
         let name = path.shown();
         refuse_pool(path)?;
         if path.symlink_metadata().is_ok() {
-            return Err(bad_input(anyhow!("{name} exists: name a directory that does not exist")));
+            return Err(refused!("{name} exists: name a directory that does not exist"));
         }
         let beside = directory_of(path);
         if !beside.is_dir() {
-            return Err(bad_input(anyhow!(
-                "{} is not a directory: create it first",
-                beside.shown()
-            )));
+            return Err(refused!("{} is not a directory: create it first", beside.shown()));
         }
         let temporary = tempfile::Builder::new()
             .prefix(TEMPORARY.0)
@@ -48,7 +44,7 @@ impl NewDirectory {
     }
 
     /// Synchronises the contents of the directory, then gives the directory its name.
-    pub(crate) fn finish(self) -> anyhow::Result<()> {
+    pub(crate) fn finish(self) -> crate::Result<()> {
         let name = self.place.shown().to_string();
         let synchronised = File::open(self.temporary.path())
             .and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));

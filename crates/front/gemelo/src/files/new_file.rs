@@ -1,7 +1,7 @@
 //! An output file that is written piece by piece and gets its name only when it is complete.
 
 use super::place::{OutputPlace, Readers, directory_of, temporary_beside};
-use anyhow::{Context as _, anyhow};
+use crate::exit::{Failure, OrFailed as _, OrFailure as _, failed};
 use gemelo_base::ShowPath as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -31,13 +31,13 @@ pub(crate) struct TemporaryFile {
 
 impl NewFile {
     /// Begins to write an output that [`super::check_new`] accepted.
-    pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
+    pub(crate) fn create(path: &Path, force: bool) -> crate::Result<Self> {
         Self::create_for(Readers::All, path, force)
     }
 
     /// Does the same as [`Self::create`], for a file that these users may read. A file that is
     /// replaced keeps its permissions.
-    pub(crate) fn create_for(readers: Readers, path: &Path, force: bool) -> anyhow::Result<Self> {
+    pub(crate) fn create_for(readers: Readers, path: &Path, force: bool) -> crate::Result<Self> {
         let cannot = || format!("cannot write {}", path.shown());
         Ok(match OutputPlace::of(path)? {
             OutputPlace::StandardOutput => Self::StandardOutput,
@@ -75,7 +75,7 @@ impl NewFile {
     }
 
     /// Flushes the file and gives it its name.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+    pub(crate) fn finish(mut self) -> crate::Result<()> {
         self.flush().context("cannot write to standard output")?;
         match self {
             Self::StandardOutput | Self::StandardError | Self::Through(_) => Ok(()),
@@ -108,24 +108,25 @@ impl Write for NewFile {
 
 impl TemporaryFile {
     /// Gives the file its name. If that fails, the complete file keeps its temporary name.
-    fn put_in_place(self) -> anyhow::Result<()> {
+    fn put_in_place(self) -> crate::Result<()> {
         let place = self.place.shown().to_string();
         self.temporary.as_file().sync_all().with_context(|| format!("cannot write {place}"))?;
         let Self { temporary, place: path, force } = self;
         let renamed = match path.symlink_metadata() {
             Ok(there) if force && !there.is_file() => Err((
                 temporary,
-                anyhow!("it was replaced meanwhile by something that is not a file"),
+                failed!("it was replaced meanwhile by something that is not a file"),
             )),
             Ok(there) if force => {
                 take_over(temporary.as_file(), &there);
                 persist(temporary, |temporary| temporary.persist(&path))
             }
-            Ok(_) => Err((temporary, anyhow!("a file of this name was created meanwhile"))),
+            Ok(_) => Err((temporary, failed!("a file of this name was created meanwhile"))),
             Err(_) => persist(temporary, |temporary| temporary.persist_noclobber(&path)),
         };
         if let Err((temporary, error)) = renamed {
-            let (_, kept) = temporary.keep().with_context(|| format!("cannot write {place}"))?;
+            let (_, kept) =
+                temporary.keep().or_failed().with_context(|| format!("cannot write {place}"))?;
             let kept = kept.shown().to_string();
             return Err(
                 error.context(format!("cannot write {place} (the complete result is in {kept})"))
@@ -138,7 +139,7 @@ impl TemporaryFile {
     }
 }
 
-type Renamed = Result<(), (NamedTempFile, anyhow::Error)>;
+type Renamed = Result<(), (NamedTempFile, Failure)>;
 
 fn persist(
     temporary: NamedTempFile,

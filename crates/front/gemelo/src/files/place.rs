@@ -1,7 +1,6 @@
 //! The destination of a result, and the checks whether it can be written.
 
-use crate::exit::{OrBadInput, bad_input};
-use anyhow::{Context as _, anyhow};
+use crate::exit::{OrFailure as _, refused};
 use gemelo_base::ShowPath as _;
 use rustix::fs::Access;
 use std::fs::FileType;
@@ -39,7 +38,7 @@ impl OutputPlace {
     /// # Errors
     /// Fails with bad input if nothing can be written there, for example because the name is a
     /// directory, a socket, or a link that must not be followed.
-    pub(super) fn of(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn of(path: &Path) -> crate::Result<Self> {
         if path.as_os_str() == "-" {
             return Ok(Self::StandardOutput);
         }
@@ -61,30 +60,30 @@ impl OutputPlace {
             let named = end.read_link().with_context(cannot).or_bad_input()?;
             end = directory_of(&end).join(named);
         }
-        Err(bad_input(anyhow!("{} leads through too many symbolic links", path.shown())))
+        Err(refused!("{} leads through too many symbolic links", path.shown()))
     }
 
-    fn of_descriptor(descriptor: u32, is_open: bool, path: &Path) -> anyhow::Result<Self> {
+    fn of_descriptor(descriptor: u32, is_open: bool, path: &Path) -> crate::Result<Self> {
         match descriptor {
             1 => Ok(Self::StandardOutput),
             2 => Ok(Self::StandardError),
-            _ if !is_open => Err(bad_input(anyhow!("{} is not an open descriptor", path.shown()))),
+            _ if !is_open => Err(refused!("{} is not an open descriptor", path.shown())),
             open => Ok(Self::Descriptor(format!("/proc/self/fd/{open}").into())),
         }
     }
 
-    fn of_kind(kind: Option<FileType>, end: PathBuf, path: &Path) -> anyhow::Result<Self> {
+    fn of_kind(kind: Option<FileType>, end: PathBuf, path: &Path) -> crate::Result<Self> {
         let name = path.shown();
         match kind {
             Some(kind) if kind.is_dir() => {
-                Err(bad_input(anyhow!("{name} is a directory: name a file in it")))
+                Err(refused!("{name} is a directory: name a file in it"))
             }
             None if path.as_os_str().as_bytes().ends_with(b"/") => {
-                Err(bad_input(anyhow!("{name} names a directory: name a file")))
+                Err(refused!("{name} names a directory: name a file"))
             }
-            Some(kind) if kind.is_socket() => Err(bad_input(anyhow!(
-                "{name} is a socket, which takes no file: name another place"
-            ))),
+            Some(kind) if kind.is_socket() => {
+                Err(refused!("{name} is a socket, which takes no file: name another place"))
+            }
             Some(kind) if !kind.is_file() => {
                 Ok(Self::Through { path: end, is_block_device: kind.is_block_device() })
             }
@@ -107,7 +106,7 @@ impl OutputPlace {
 
     /// Refuses a destination that cannot be written, and without `force` one that exists and would
     /// be overwritten. Messages name it `path`.
-    pub(super) fn check(&self, path: &Path, force: bool) -> anyhow::Result<()> {
+    pub(super) fn check(&self, path: &Path, force: bool) -> crate::Result<()> {
         match self {
             Self::StandardOutput | Self::StandardError | Self::Descriptor(_) => Ok(()),
             Self::Through { path: device, is_block_device } => {
@@ -116,25 +115,24 @@ impl OutputPlace {
                     gemelo_target::check_overwritable(device, force).or_bad_input()?;
                 }
                 rustix::fs::access(device, Access::WRITE_OK)
+                    .map_err(std::io::Error::from)
                     .with_context(|| format!("cannot write {}", path.shown()))
                     .or_bad_input()
             }
             Self::File { path: file, .. } if gemelo_disk::pool_part(file).is_some() => {
                 refuse_pool(file)
             }
-            Self::File { exists: true, .. } if !force => Err(bad_input(anyhow!(
+            Self::File { exists: true, .. } if !force => Err(refused!(
                 "{} exists: name another file, or use --force to overwrite it",
                 path.shown()
-            ))),
+            )),
             Self::File { path: file, .. } => {
                 // A name below /dev that does not exist is a misspelt device.
                 gemelo_target::check_overwritable(file, force).or_bad_input()?;
                 let directory = directory_of(file);
                 if !directory.is_dir() {
                     let directory = directory.shown();
-                    return Err(bad_input(anyhow!(
-                        "{directory} is not a directory: create it first"
-                    )));
+                    return Err(refused!("{directory} is not a directory: create it first"));
                 }
                 temporary_beside(file, path, Readers::Owner).map(drop).or_bad_input()
             }
@@ -143,10 +141,10 @@ impl OutputPlace {
 }
 
 /// Refuses an output in the directory of a pool, or on a disk of one. No option permits it.
-pub(super) fn refuse_pool(path: &Path) -> anyhow::Result<()> {
+pub(super) fn refuse_pool(path: &Path) -> crate::Result<()> {
     // As text, because the advice on this error is about targets.
     gemelo_disk::check_no_pool(path)
-        .map_err(|error| bad_input(anyhow!("{error}: name a place outside of the pool")))
+        .map_err(|error| refused!("{error}: name a place outside of the pool"))
 }
 
 /// Returns the directory of a file.
@@ -186,7 +184,7 @@ pub(super) fn temporary_beside(
     file: &Path,
     path: &Path,
     readers: Readers,
-) -> anyhow::Result<tempfile::NamedTempFile> {
+) -> crate::Result<tempfile::NamedTempFile> {
     let directory = directory_of(file);
     tempfile::Builder::new()
         .prefix(TEMPORARY.0)

@@ -3,6 +3,7 @@
 
 use crate::common::gemelo;
 use crate::support::{MIB, TestPool, small};
+use gemelo::list::COMMANDS;
 use gemelo_base::SystemClock;
 use gemelo_format::DedupMode;
 use gemelo_volume::{Pool, Tuning};
@@ -11,32 +12,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Every command that opens a pool, with `POOL`, `FILE` (data) and `OUT` in the place of paths.
-const ON_POOLS: &[&[&str]] = &[
-    &["pool", "stat", "POOL"],
-    &["pool", "gc", "POOL"],
-    &["pool", "find", "POOL"],
-    &["pool", "arrange", "POOL"],
-    &["pool", "check", "POOL"],
-    &["pool", "check", "POOL", "--repair", "--force"],
-    &["pool", "check", "POOL", "--data"],
-    &["pool", "grow", "POOL", "--capacity", "128m"],
-    &["volume", "create", "POOL/new", "--size", "1m"],
-    &["volume", "ls", "POOL"],
-    &["volume", "stat", "POOL/a"],
-    &["volume", "resize", "POOL/a", "--size", "2m"],
-    &["volume", "rename", "POOL/a", "b"],
-    &["volume", "rm", "POOL/a", "--force"],
-    &["volume", "snapshot", "POOL/a", "b"],
-    &["volume", "clone", "POOL/a", "b"],
-    &["volume", "set", "POOL/a", "--dedup", "off"],
-    &["volume", "import", "FILE", "POOL/new"],
-    &["volume", "export", "POOL/a", "OUT"],
-    &["serve", "POOL", "--listen", "unix:OUT"],
-    &["bench", "--target", "pool:POOL/a", "--operation", "write", "--bytes", "64k"],
-    &["suite", "--target", "pool:POOL/a", "--file-size", "64k"],
-    &["replay", "TRACE", "--target", "pool:POOL/a", "--force"],
-];
+/// Every call that opens a pool, with `POOL`, `FILE` (data), `TRACE` and `OUT` in the place of paths.
+fn on_pools() -> Vec<Vec<&'static str>> {
+    let calls = COMMANDS.iter();
+    let calls = calls.flat_map(|command| command.on_pools.iter().map(|one| command.words(one)));
+    calls.collect()
+}
 
 const TRACE: &str = "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n";
 
@@ -70,9 +51,9 @@ fn a_pool_in_use_is_status_3_for_every_command() {
     let held = Pool::open(&pool.path(), Tuning::default(), Arc::new(SystemClock::new())).unwrap();
     // All at once, as each of them waits for some seconds.
     std::thread::scope(|scope| {
-        for command in ON_POOLS {
+        for command in on_pools() {
             let pool = &pool;
-            scope.spawn(move || ends_with(pool, command, 3));
+            scope.spawn(move || ends_with(pool, &command, 3));
         }
     });
     held.close().unwrap();
@@ -86,8 +67,8 @@ fn a_pool_whose_metadata_are_damaged_is_status_4_for_every_command() {
     for head in [0, 512] {
         metadata.write_all_at(&[0xaa; 2 * 4096], (head + 1) * 4096).unwrap();
     }
-    for command in ON_POOLS {
-        ends_with(&pool, command, 4);
+    for command in on_pools() {
+        ends_with(&pool, &command, 4);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Outputs that cannot be written are refused before any work is done.
 
 use crate::common::gemelo;
+use gemelo::list::COMMANDS;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io::{Read, Write};
@@ -20,33 +21,11 @@ const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
     define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=set,fd=1\n\
     flowop closefile name=close,fd=1\nflowop finishoncount name=done,value=1,target=close } }\nrun 1\n";
 
-/// Every command that writes a file, with `OUT` in its place, and `TRACE`, `SCRIPT` and `DIR` for
-/// what it reads.
-const WRITERS: &[&[&str]] = &[
-    &["distribution", "show", "personal", "--json", "OUT"],
-    &["distribution", "compare", "personal", "unique", "--json", "OUT"],
-    &["distribution", "scale", "personal", "--blocks", "9", "--json", "OUT"],
-    &["distribution", "scale", "personal", "--blocks", "9", "--output", "OUT"],
-    &["distribution", "convert", "personal", "--output", "OUT"],
-    &["distribution", "fit", "--unique-share", "60", "--duplicate-share", "30", "--output", "OUT"],
-    &["scan", "TRACE", "--json", "OUT"],
-    &["scan", "TRACE", "--plan", "--json", "OUT"],
-    &["generate", "--bytes", "16k", "OUT"],
-    &["bench", "--target", "null:", "--file-size", "16k", "--json", "OUT"],
-    &["bench", "--target", "null:", "--file-size", "16k", "--log", "OUT"],
-    &["bench", "--target", "null:", "--file-size", "16k", "--report", "OUT"],
-    &["suite", "--target", "null:", "--file-size", "16k", "--json", "OUT"],
-    &["scan", "TRACE", "--report", "OUT"],
-    &["replay", "TRACE", "--target", "null:", "--speed", "max", "--report", "OUT"],
-    &["filebench", "SCRIPT", "--dir", "DIR", "--report", "OUT"],
-    &["replay", "TRACE", "--target", "null:", "--speed", "max", "--json", "OUT"],
-    &["filebench", "SCRIPT", "--dir", "DIR", "--json", "OUT"],
-    &["trace", "stat", "TRACE", "--json", "OUT"],
-    &["trace", "stat", "TRACE", "--job", "OUT"],
-    &["trace", "stat", "TRACE", "--distribution", "OUT"],
-    &["trace", "convert", "TRACE", "--to", "fiu", "--output", "OUT"],
-    &["trace", "synthesize", "--preset", "web", "--records", "9", "--output", "OUT"],
-];
+/// Every call that writes a file, with `OUT` in its place, and `TRACE`, `SCRIPT` and `DIR` for what
+/// it reads.
+fn writers() -> impl Iterator<Item = Vec<&'static str>> {
+    COMMANDS.iter().flat_map(|command| command.writers.iter().map(|one| command.words(one)))
+}
 
 struct TestDirectory {
     directory: tempfile::TempDir,
@@ -92,19 +71,19 @@ fn succeeds(words: &[String]) {
 #[test]
 fn a_file_is_replaced_whole_through_links_and_keeps_its_mode() {
     let directory = TestDirectory::new();
-    for writer in WRITERS {
+    for writer in writers() {
         let (file, link) = (directory.path("file"), directory.path("link"));
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         symlink("file", &link).unwrap();
         let inode = fs::metadata(&file).unwrap().ino();
-        let ran = gemelo(&directory.words(writer, &link, &[]));
+        let ran = gemelo(&directory.words(&writer, &link, &[]));
         assert!(ran.status == 2 && ran.err.contains("--force"), "{writer:?}: {}", ran.err);
         assert_eq!(fs::read(&file).unwrap(), b"old", "{writer:?}");
-        if *writer != ["generate", "--bytes", "16k", "OUT"] {
+        if writer != ["generate", "--bytes", "16k", "OUT"] {
             assert_eq!(ran.out, "", "{writer:?}");
         }
-        succeeds(&directory.words(writer, &link, &["--force"]));
+        succeeds(&directory.words(&writer, &link, &["--force"]));
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "{writer:?}");
         let status = fs::metadata(&file).unwrap();
         assert_eq!(status.mode() & 0o777, 0o640, "{writer:?}");
@@ -112,7 +91,7 @@ fn a_file_is_replaced_whole_through_links_and_keeps_its_mode() {
         assert_eq!(directory.leftovers(), [""; 0], "{writer:?}");
         fs::remove_file(&file).unwrap();
         // The link alone overwrites nothing.
-        succeeds(&directory.words(writer, &link, &[]));
+        succeeds(&directory.words(&writer, &link, &[]));
         assert!(fs::metadata(&file).unwrap().is_file(), "{writer:?}");
         fs::remove_file(&file).unwrap();
         fs::remove_file(&link).unwrap();
@@ -130,16 +109,16 @@ fn what_is_no_file_is_written_through_with_and_without_force() {
     if !is_root {
         eprintln!("not tested: only root makes device nodes");
     }
-    for writer in WRITERS {
+    for writer in writers() {
         for more in [&[][..], &["--force"]] {
             if is_root {
-                succeeds(&directory.words(writer, &null, more));
+                succeeds(&directory.words(&writer, &null, more));
                 let kind = fs::symlink_metadata(&null).unwrap().file_type();
                 assert!(kind.is_char_device(), "{writer:?} replaced the device");
             }
             let read = std::thread::scope(|scope| {
                 let reader = scope.spawn(|| fs::read(&pipe).unwrap());
-                succeeds(&directory.words(writer, &pipe, more));
+                succeeds(&directory.words(&writer, &pipe, more));
                 reader.join().unwrap()
             });
             assert!(!read.is_empty(), "{writer:?}");
@@ -152,9 +131,9 @@ fn what_is_no_file_is_written_through_with_and_without_force() {
 fn descriptors_take_results_without_force() {
     let directory = TestDirectory::new();
     let gemelo = env!("CARGO_BIN_EXE_gemelo");
-    for writer in WRITERS {
+    for writer in writers() {
         let words = |out: &str| -> String {
-            let quoted = directory.words(writer, out, &[]).into_iter();
+            let quoted = directory.words(&writer, out, &[]).into_iter();
             quoted
                 .map(|word| if word == out { word } else { format!("'{word}'") })
                 .collect::<Vec<_>>()
@@ -193,7 +172,7 @@ fn what_cannot_be_written_is_refused_before_any_work() {
     let directory = TestDirectory::new();
     fs::create_dir(directory.path("directory")).unwrap();
     let socket = std::os::unix::net::UnixListener::bind(directory.path("socket")).unwrap();
-    for writer in WRITERS {
+    for writer in writers() {
         for (out, message) in [
             // Nobody makes files there, not even root.
             ("/proc/gemelo.out", "cannot create a file in /proc"),
@@ -204,7 +183,7 @@ fn what_cannot_be_written_is_refused_before_any_work() {
             ("/dev/fd/987", "is not an open descriptor"),
         ] {
             for more in [&[][..], &["--force"]] {
-                let ran = gemelo(&directory.words(writer, out, more));
+                let ran = gemelo(&directory.words(&writer, out, more));
                 assert_eq!(
                     (ran.status, ran.out.as_str()),
                     (2, ""),

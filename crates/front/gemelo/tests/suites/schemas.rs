@@ -4,6 +4,7 @@
 use crate::common::gemelo;
 use crate::schema::{Coverage, keys, misfits, name_of, names, read, schema_of};
 use crate::served::Served;
+use gemelo::list;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -318,6 +319,11 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         used.insert(name_of(kind));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for command in list::COMMANDS.iter().filter(|command| command.makes_results()) {
+        let ran = COMMANDS.iter().any(|words| words.contains(&format!("{} ", command.name)));
+        let of_others = command.name.starts_with("domain ") || command.name == "campaign run";
+        assert!(ran || of_others, "no call of {}", command.name);
+    }
     used.extend(OF_OTHER_TESTS.map(str::to_owned));
     assert_eq!(names(), used);
     let mut one_way = coverage.one_way();

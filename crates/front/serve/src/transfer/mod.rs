@@ -6,7 +6,7 @@ mod sink;
 mod source;
 
 use gemelo_base::threads::together;
-use gemelo_base::{Classified, is_zero};
+use gemelo_base::{Classified, Remedy, is_zero};
 pub use salvage::{BadRange, BadRanges};
 pub use sink::{OnBadBlock, Sink, export};
 pub use source::{Source, import};
@@ -47,7 +47,7 @@ pub enum TransferError {
         source: io::Error,
     },
     /// The volume failed.
-    #[kind(source, midway)]
+    #[kind(source, midway, remedy = salvage)]
     #[error("cannot {action} the volume at byte {offset}")]
     Volume {
         /// The failed action: "read", "write", "map" or "flush".
@@ -69,6 +69,10 @@ pub enum TransferError {
 }
 
 impl TransferError {
+    fn salvage(&self) -> Option<Remedy> {
+        matches!(self, Self::Volume { action: "read", .. }).then_some(Remedy::Salvage)
+    }
+
     /// The first byte of the failed range. A copy that was stopped did not fail at any.
     const fn place(&self) -> u64 {
         match self {

@@ -2,7 +2,7 @@
 
 use crate::sources::SourceError;
 use gemelo_base::ShowPath as _;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::{Classified, FailureKind, Remedy};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -103,6 +103,14 @@ impl Classified for WorkloadError {
             Self::Flowop { source, .. } => {
                 source.as_ref().map_or(FailureKind::Failed, FailureKind::of_io)
             }
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Exists { .. } => Some(Remedy::ReuseFileset),
+            Self::Pool(error) => error.remedy(),
+            _ => None,
         }
     }
 }

@@ -31,6 +31,7 @@ pub enum ResolveError {
     #[error(transparent)]
     Content(#[from] ContentError),
     /// A figure is outside its range, or two settings contradict each other.
+    #[kind(source)]
     #[error(transparent)]
     Job(#[from] JobError),
     /// The target is refused.
@@ -125,7 +126,7 @@ pub enum ExecuteError {
         source: TargetError,
     },
     /// The job cannot continue with the files of the job before it.
-    #[kind(BadInput)]
+    #[kind(source)]
     #[error("job {job}")]
     Continue {
         /// Name of the job.
@@ -134,7 +135,7 @@ pub enum ExecuteError {
         source: JobError,
     },
     /// The run cannot begin.
-    #[kind(BadInput)]
+    #[kind(source)]
     #[error("job {job}")]
     Begin {
         /// Name of the job.
@@ -169,7 +170,7 @@ pub enum ExecuteError {
         source: std::io::Error,
     },
     /// A further output file cannot be created or completed.
-    #[kind(Failed)]
+    #[kind(source)]
     #[error(transparent)]
     Output(OutputError),
 }

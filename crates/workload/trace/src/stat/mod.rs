@@ -29,11 +29,11 @@ pub struct MemoryLimit(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
 pub enum StatError {
     /// The block size does not fit the hashes.
-    #[kind(BadInput)]
+    #[kind(source)]
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The tables exceed the memory limit.
-    #[kind(Exhausted)]
+    #[kind(Exhausted, remedy = MemoryForTrace)]
     #[error(
         "after {records} records the tables of places and contents take {used_bytes} bytes; the \
          limit is {limit_bytes}"

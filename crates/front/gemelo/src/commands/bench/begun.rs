@@ -37,7 +37,7 @@ impl<'a> Begun<'a> {
         match self.results.begin(self.may_overwrite(), file) {
             Ok(has_file) => self.is_written |= has_file,
             Err(error) => {
-                let told = format!("a killed run cannot be checked: {error:#}");
+                let told = format!("a killed run cannot be checked: {error}");
                 self.context.monitor.warn(&told);
             }
         }

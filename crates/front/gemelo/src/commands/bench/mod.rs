@@ -10,15 +10,14 @@ pub(crate) use text::verified;
 
 use super::hosts::HostOptions;
 use crate::context::Context;
-use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
+use crate::exit::{Failures, OrFailure as _, Outcome, refused};
 use crate::files;
 use crate::kind::{Described, Kind};
 use crate::result_options::ResultOptions;
-use anyhow::{Context as _, anyhow};
 use begun::Begun;
 use clap::Args;
 use gemelo_base::ShowPath as _;
-use gemelo_job::bench::{self, ExecuteError, JobInput};
+use gemelo_job::bench::{self, JobInput};
 use gemelo_job::{JobOptions, Sweep, job_file};
 use gemelo_load::RunResult;
 use gemelo_record::{HostsFile, Provenance};
@@ -82,7 +81,7 @@ pub(crate) struct Outputs {
     brief: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let mut jobs = match &arguments.job_file {
         Some(path) => {
             let text = files::read_text(path)?;
@@ -96,9 +95,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         *job = arguments.options.clone().or(std::mem::take(job));
         if let (None, Some(path)) = (&job.load.target, &arguments.job_file) {
             let path = path.shown();
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "{path}: a job has no target: add the key target, or give --target"
-            )));
+            ));
         }
     }
     if let Some(sweep) = &arguments.sweep {
@@ -107,9 +106,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if arguments.places.hosts.are_given()
         && (arguments.dry_run || arguments.repetitions.are_wanted())
     {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "--dry-run and --repetitions are for runs on this host: leave out --hosts"
-        )));
+        ));
     }
     if arguments.dry_run {
         return dry_run(jobs, context);
@@ -121,11 +120,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 /// Resolves and checks jobs as for a run, and prints them.
-fn dry_run(jobs: Vec<JobOptions>, context: &Context) -> anyhow::Result<Outcome> {
+fn dry_run(jobs: Vec<JobOptions>, context: &Context) -> crate::Result<Outcome> {
     let force = jobs.iter().any(|job| job.load.force == Some(true));
     let jobs = bench::resolve_all(jobs, &context.job_environment())?;
     files::check_all_new(jobs.iter().flat_map(bench::ResolvedJob::outputs), force)?;
-    bench::check(&jobs).map_err(failed)?;
+    bench::check(&jobs)?;
     context.print(&jobs.iter().map(|job| text::plan(&job.input)).collect::<String>())?;
     let warnings = jobs.iter().filter_map(bench::ResolvedJob::warning);
     warnings.for_each(|warning| context.monitor.warn(&warning));
@@ -138,7 +137,7 @@ pub(crate) fn run_jobs(
     outputs: &Outputs,
     places: &Places,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     if let Some(fleet) = places.hosts.fleet()? {
         return on_hosts::run(jobs, outputs, (&fleet, places.own_targets), context);
     }
@@ -149,7 +148,7 @@ pub(crate) fn run_jobs(
     let jobs = bench::resolve_all(jobs, &environment)?;
     let outputs = jobs.iter().flat_map(bench::ResolvedJob::outputs);
     files::check_all_new(outputs.chain(results.paths()), force)?;
-    bench::check(&jobs).map_err(failed)?;
+    bench::check(&jobs)?;
     let quiet = results.is_standard_output();
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
@@ -164,7 +163,7 @@ pub(crate) fn run_jobs(
         shown
     });
     for error in std::mem::take(&mut ran.errors) {
-        failures.note(Err(failed(error)), monitor);
+        failures.note(Err(error.into()), monitor);
     }
     if ran.results.is_empty() {
         return failures.or(Outcome::Done);
@@ -182,11 +181,4 @@ pub(crate) fn run_jobs(
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
     results.write(begun.may_overwrite(), &file, &mut failures, monitor);
     failures.or(outcome)
-}
-
-fn failed(error: ExecuteError) -> anyhow::Error {
-    match error {
-        ExecuteError::Output(error) => anyhow::Error::from_boxed(error),
-        error => error.into(),
-    }
 }

@@ -23,7 +23,7 @@ pub(super) fn run(
     outputs: &Outputs,
     (fleet, own_targets): (&Fleet, bool),
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let force = jobs.iter().any(|job| job.load.force == Some(true));
     outputs.files.check(force)?;
     let jobs = FleetJobs::new(jobs, fleet.names(), own_targets, &context.job_environment())?;
@@ -51,7 +51,7 @@ pub(super) fn run(
 }
 
 /// Merges the results of the hosts.
-fn merged(jobs: &FleetJobs, hosts: Vec<Record>, context: &Context) -> anyhow::Result<File> {
+fn merged(jobs: &FleetJobs, hosts: Vec<Record>, context: &Context) -> crate::Result<File> {
     let provenance = Provenance::of_this_process(context.started_at);
     let mut file = hosts::join(hosts, rate, |files| Some(jobs.merge(files, provenance)))?;
     // The merged intervals have them now.

@@ -1,12 +1,11 @@
 //! Jobs that are repeated in one command: warm-up, repetitions, the median and its interval.
 
+use super::Outputs;
 use super::begun::Begun;
-use super::{Outputs, failed};
 use crate::context::Context;
-use crate::exit::{Failures, Outcome, bad_input};
+use crate::exit::{Failures, Outcome, refused};
 use crate::kind::Kind;
 use crate::table::Table;
-use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::format_counted;
 use gemelo_compare::summarize;
@@ -57,11 +56,9 @@ pub(super) fn run(
     repetitions: Repetitions,
     outputs: &Outputs,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     if jobs.iter().any(|job| job.load.log.is_some() || job.load.access_log.is_some()) {
-        return Err(bad_input(anyhow!(
-            "--log and --access-log are of one run: leave out --repetitions"
-        )));
+        return Err(refused!("--log and --access-log are of one run: leave out --repetitions"));
     }
     let force = jobs.iter().any(|job| job.load.force == Some(true));
     let json = &outputs.files.json;
@@ -121,7 +118,7 @@ fn one(
     begun: &mut Begun<'_>,
     context: &Context,
     failures: &mut Failures,
-) -> anyhow::Result<BenchFile> {
+) -> crate::Result<BenchFile> {
     let mut jobs = jobs.to_vec();
     for job in &mut jobs {
         let seed = job.content.seed.unwrap_or(gemelo_job::contents::USUAL_SEED);
@@ -133,7 +130,7 @@ fn one(
     let environment = context.job_environment();
     let jobs = bench::resolve_all(jobs, &environment)?;
     if round == 0 {
-        bench::check(&jobs).map_err(failed)?;
+        bench::check(&jobs)?;
     }
     let mut ran = bench::run_telling(
         jobs,
@@ -142,7 +139,7 @@ fn one(
         |_, _| ControlFlow::Continue(()),
     );
     for error in std::mem::take(&mut ran.errors) {
-        failures.note(Err(failed(error)), context.monitor.as_ref());
+        failures.note(Err(error.into()), context.monitor.as_ref());
     }
     Ok(ran.into_file(Provenance::of_this_process(context.started_at)))
 }

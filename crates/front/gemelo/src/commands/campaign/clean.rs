@@ -13,7 +13,7 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let cleaned = gemelo_campaign::clean(&arguments.directory)?;
     let mut text: String = cleaned.kept.iter().map(|kept| format!("kept: {kept}\n")).collect();
     text.extend(cleaned.left.iter().map(|left| format!("left: {left}\n")));

@@ -9,7 +9,7 @@ use gemelo_campaign::ShippedPlan;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {}
 
-pub(crate) fn run(_arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(_arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let plans = gemelo_campaign::shipped()?;
     let lines = plans.iter().map(line);
     let heading =

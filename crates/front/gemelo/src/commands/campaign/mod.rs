@@ -43,7 +43,7 @@ enum Command {
     Ls(ls::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.command {
         Command::Run(arguments) => run::run(arguments, context),
         Command::Report(arguments) => report::run(arguments, context),

@@ -1,9 +1,8 @@
 //! `gemelo campaign report`.
 
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{OrFailure as _, Outcome};
 use crate::files;
-use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_line};
@@ -17,7 +16,7 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let directory = &arguments.directory;
     let report = Report::of_campaign(directory)?;
     let made = report.files()?;

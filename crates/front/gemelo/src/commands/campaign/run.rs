@@ -2,9 +2,8 @@
 
 use super::outlook_text;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrFailure as _, Outcome};
 use crate::files;
-use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_line};
@@ -36,7 +35,7 @@ pub(crate) struct Arguments {
     wait_for_quiet: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let plan = match Plan::open(&arguments.plan, &arguments.set) {
         // These errors name the file themselves.
         Err(error @ (PlanError::Read { .. } | PlanError::NoSuchPlan { .. })) => {

@@ -3,7 +3,7 @@
 mod text;
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrFailure as _, Outcome};
 use crate::json::JsonOutput;
 use crate::kind::{Described, Kind};
 use clap::Args;
@@ -113,7 +113,7 @@ fn margin(text: &str) -> Result<Margin, String> {
     Margin::new(share).map_err(|_| "give a percentage above 0 and below 100, such as 10".to_owned())
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let limit = arguments.fail_if_slower.map(Slowdown::new).transpose().or_bad_input()?;
     let settings = Settings {

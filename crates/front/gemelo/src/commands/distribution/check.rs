@@ -1,7 +1,7 @@
 //! `gemelo distribution check` checks files of distributions and reports their oddities.
 
 use crate::context::Context;
-use crate::exit::{self, Outcome, bad_input};
+use crate::exit::{Failure, Outcome};
 use clap::Args;
 use gemelo_base::units::{format_counted, format_counted_as, format_line};
 use gemelo_content::built_in;
@@ -14,7 +14,7 @@ pub(super) struct Arguments {
     distributions: Vec<String>,
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let mut problems = Vec::new();
     for name in &arguments.distributions {
         match check(name) {
@@ -25,12 +25,12 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if problems.is_empty() {
         return Ok(Outcome::Done);
     }
-    Err(bad_input(exit::lines(&problems)))
+    Err(Failure::lines(&problems).untouched())
 }
 
 /// Returns the report on a valid distribution, or the problems of an invalid one, one on each line.
 fn check(name: &str) -> Result<String, Vec<String>> {
-    let lines = |error| vec![format!("{:#}", anyhow::Error::from(error))];
+    let lines = |error| vec![Failure::from(error).to_string()];
     let named = if built_in(name).is_some() {
         distributions::load(name).map_err(lines)?
     } else {

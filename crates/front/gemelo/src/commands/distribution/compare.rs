@@ -3,7 +3,7 @@
 use super::columns::{Column, Columns};
 use super::{Figures, Input, KIND};
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrFailure as _, Outcome};
 use crate::json::JsonOption;
 use clap::Args;
 use gemelo_job::distributions;
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     force: bool,
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check(arguments.force)?;
     let names: Vec<String> =
         std::iter::once(&arguments.first).chain(&arguments.others).cloned().collect();
@@ -36,13 +36,13 @@ pub(super) fn print(
     json: &JsonOption,
     force: bool,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let columns = names
         .iter()
         .map(|name| {
             Ok(Column::of(short(name), &distributions::load(name).or_bad_input()?.distribution))
         })
-        .collect::<anyhow::Result<Vec<_>>>()?;
+        .collect::<crate::Result<Vec<_>>>()?;
     let columns = Columns::new(columns);
     let made = KIND.made(Input::Shown(names), Figures::Compared(&columns), Vec::new());
     json.write(force, context, made)?;

@@ -2,7 +2,7 @@
 
 use super::OutputOptions;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrFailure as _, Outcome};
 use crate::values::BlockSize;
 use clap::Args;
 use gemelo_job::distributions;
@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     output: OutputOptions,
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let output = OutputOptions {
         output: Some(arguments.output.output.clone().unwrap_or_else(|| PathBuf::from("-"))),
         ..arguments.output

@@ -2,7 +2,7 @@
 
 use super::{OutputOptions, figures::Stats};
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrFailure as _, Outcome};
 use crate::values::BlockSize;
 use clap::Args;
 use gemelo_content::{Distribution, Figure, Profile, SummaryStats};
@@ -49,7 +49,7 @@ fn number(text: &str) -> Result<Figure, String> {
     Figure::parse(text).ok_or_else(|| "expected a decimal number, such as 2.76".to_owned())
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.output.check()?;
     let distribution = Distribution::fit(&SummaryStats {
         unique_share: arguments.unique_share,

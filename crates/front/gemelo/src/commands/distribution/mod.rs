@@ -10,11 +10,10 @@ mod scale;
 mod show;
 
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{Outcome, refused};
 use crate::files;
 use crate::json::JsonOption;
 use crate::kind::{Described, Kind};
-use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use gemelo_content::Profile;
 use gemelo_job::distributions::formats::DistributionFormat;
@@ -49,7 +48,7 @@ enum Action {
     Fit(fit::Arguments),
 }
 
-pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outcome> {
     match arguments.action {
         Action::Show(arguments) => show::run(&arguments, context),
         Action::Compare(arguments) => compare::run(&arguments, context),
@@ -76,16 +75,14 @@ struct OutputOptions {
 }
 
 impl OutputOptions {
-    fn check(&self) -> anyhow::Result<()> {
+    fn check(&self) -> crate::Result<()> {
         self.check_with(None)
     }
 
     /// Refuses outputs that exist or cannot be written, and a format for no output.
-    fn check_with(&self, json: Option<&JsonOption>) -> anyhow::Result<()> {
+    fn check_with(&self, json: Option<&JsonOption>) -> crate::Result<()> {
         if self.output.is_none() && self.to.is_some() {
-            return Err(bad_input(anyhow!(
-                "--to sets the format of --output: give --output as well"
-            )));
+            return Err(refused!("--to sets the format of --output: give --output as well"));
         }
         let json = json.and_then(JsonOption::path);
         files::check_all_new(self.output.as_deref().into_iter().chain(json), self.force)
@@ -96,7 +93,7 @@ impl OutputOptions {
         files::is_some_standard_output(self.output.as_deref())
     }
 
-    fn write(&self, profile: &Profile) -> anyhow::Result<()> {
+    fn write(&self, profile: &Profile) -> crate::Result<()> {
         let Some(path) = &self.output else { return Ok(()) };
         let format = self.to.unwrap_or_else(|| DistributionFormat::of_name(path));
         files::write_whole(path, self.force, format.write(profile)?.as_bytes())

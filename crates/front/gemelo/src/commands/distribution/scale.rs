@@ -5,10 +5,9 @@ use super::columns::{Column, Columns};
 use super::compare::short;
 use super::{Figures, Input, KIND, OutputOptions};
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{OrFailure as _, Outcome, failed, refused};
 use crate::json::JsonOption;
 use crate::values::BlockSize;
-use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::format_count;
 use gemelo_base::values::Size;
@@ -42,13 +41,13 @@ pub(super) struct Arguments {
     json: JsonOption,
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.output.check_with(Some(&arguments.json))?;
     if arguments.sampled && arguments.seed.is_none() && arguments.output.output.is_some() {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "--sampled without --seed gives expected figures, which --output cannot write: add --seed N \
              to draw a distribution"
-        )));
+        ));
     }
     let named = distributions::load(&arguments.distribution).or_bad_input()?;
     let block_bytes = arguments
@@ -58,7 +57,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         .unwrap_or(USUAL_BLOCK_BYTES);
     let blocks = arguments.blocks(block_bytes)?;
     let scaled = ScaledDistribution::new(&named.distribution, blocks)
-        .map_err(|_| anyhow!("{blocks} blocks are too many: a data set has at most 2^43 blocks"))
+        .map_err(|_| failed!("{blocks} blocks are too many: a data set has at most 2^43 blocks"))
         .or_bad_input()?;
     let exact = scaled.to_distribution()?;
     let mut columns =
@@ -83,13 +82,13 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 impl Arguments {
-    fn blocks(&self, block_bytes: u64) -> anyhow::Result<u64> {
+    fn blocks(&self, block_bytes: u64) -> crate::Result<u64> {
         let blocks =
             self.blocks.unwrap_or_else(|| self.bytes.map_or(0, |size| size.0 / block_bytes));
         if blocks == 0 {
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "the data set is smaller than a block of {block_bytes} bytes: give a larger size"
-            )));
+            ));
         }
         Ok(blocks)
     }
@@ -100,7 +99,7 @@ impl Arguments {
         &self,
         source: &Distribution,
         blocks: u64,
-    ) -> anyhow::Result<(Column, Option<Distribution>)> {
+    ) -> crate::Result<(Column, Option<Distribution>)> {
         let Some(seed) = self.seed else {
             let expected = source.expected_sample(blocks).or_bad_input()?;
             return Ok((Column::expected("sampled, expected", &expected), None));
@@ -108,7 +107,7 @@ impl Arguments {
         let drawn = source
             .drawn_sample(blocks, seed)
             .map_err(|_| {
-                anyhow!(
+                failed!(
                     "the data set has too many blocks or contents to draw: leave out --seed to get the \
                      expected figures"
                 )

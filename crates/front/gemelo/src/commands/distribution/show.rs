@@ -2,7 +2,7 @@
 
 use super::{Figures, Input, KIND, compare, figures::Stats};
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrFailure as _, Outcome};
 use crate::json::JsonOption;
 use crate::values::BlockSize;
 use clap::Args;
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     force: bool,
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check(arguments.force)?;
     let [name] = arguments.distributions.as_slice() else {
         return compare::print(&arguments.distributions, &arguments.json, arguments.force, context);

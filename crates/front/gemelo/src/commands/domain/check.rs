@@ -2,10 +2,9 @@
 
 use super::{DomainArguments, Input, PATIENCE};
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{OrFailure as _, Outcome};
 use crate::json::JsonOutput;
 use crate::kind::{Described, Kind};
-use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_place::{DomainCheck, Repaired};
@@ -34,7 +33,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const KIND: Kind<ResultFile<Input, &'static Checked>> =
     Kind::new("gemelo.domain-check/1", "Result of gemelo domain check");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 /// The most contradictions that are printed. The JSON result has all.
 const MAX_PRINTED: usize = 100;
@@ -117,7 +116,7 @@ impl Checked {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let uri = arguments.domain.uri();
     let client = Arc::new(arguments.domain.connect()?);

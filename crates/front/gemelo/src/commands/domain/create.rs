@@ -2,8 +2,7 @@
 
 use super::{DomainArguments, PATIENCE};
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
-use anyhow::anyhow;
+use crate::exit::{Failure, Outcome, refused};
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
@@ -42,14 +41,13 @@ choice!(
 );
 
 impl Arguments {
-    fn new_domain(&self) -> anyhow::Result<NewDomain> {
+    fn new_domain(&self) -> crate::Result<NewDomain> {
         let block_bytes =
             u32::try_from(self.block_size.0).ok().filter(|bytes| is_block_size(*bytes));
-        let block_bytes = block_bytes.ok_or_else(|| {
-            bad_input(anyhow!("--block-size: give a power of two from 512 bytes to 1 MiB"))
-        })?;
+        let block_bytes = block_bytes
+            .ok_or_else(|| refused!("--block-size: give a power of two from 512 bytes to 1 MiB"))?;
         if !self.shards.is_power_of_two() {
-            return Err(bad_input(anyhow!("--shards: give a power of two from 1 to 65536")));
+            return Err(refused!("--shards: give a power of two from 1 to 65536"));
         }
         Ok(NewDomain {
             block_bytes,
@@ -61,11 +59,11 @@ impl Arguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let uri = arguments.domain.uri();
     let new = arguments.new_domain()?;
     let created = new.create(&uri, PATIENCE);
-    created.map_err(|error| anyhow::Error::from(error).context(uri.to_string()))?;
+    created.map_err(|error| Failure::from(error).context(uri.to_string()))?;
     context.print(&format!(
         "{uri}: a domain with blocks of {} and {} shards\n",
         format_size(u64::from(new.block_bytes)),

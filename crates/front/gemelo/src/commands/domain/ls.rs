@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input, &'static [Row]>> =
     Kind::new("gemelo.domain-list/1", "Result of gemelo domain ls");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Row {
@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let uri = arguments.domain.uri();
     let client = arguments.domain.connect()?;

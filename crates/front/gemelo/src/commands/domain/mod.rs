@@ -1,13 +1,12 @@
 //! `gemelo domain`: domains of deduplication across hosts.
 
-mod check;
+pub(super) mod check;
 mod create;
-mod ls;
-mod stat;
+pub(super) mod ls;
+pub(super) mod stat;
 
 use crate::context::Context;
-use crate::exit::Outcome;
-use crate::kind::Described;
+use crate::exit::{Failure, Outcome};
 use clap::{Args, Subcommand};
 use gemelo_member::{DomainClient, DomainUri};
 use schemars::JsonSchema;
@@ -18,9 +17,6 @@ use std::time::Duration;
 /// The longest time that a command waits for an answer of the cluster. A storage server that died
 /// is noticed after 20 seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The kinds of results of these commands.
-pub(crate) const KINDS: [Described; 3] = [stat::DESCRIBED, check::DESCRIBED, ls::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -77,14 +73,14 @@ impl DomainArguments {
         uri
     }
 
-    fn connect(&self) -> anyhow::Result<DomainClient> {
+    fn connect(&self) -> crate::Result<DomainClient> {
         let uri = self.uri();
         let connected = DomainClient::connect(&uri, PATIENCE);
-        connected.map_err(|error| anyhow::Error::from(error).context(uri.to_string()))
+        connected.map_err(|error| Failure::from(error).context(uri.to_string()))
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),

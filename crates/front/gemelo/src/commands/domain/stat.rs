@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input, &'static Stats>> =
     Kind::new("gemelo.domain/1", "Result of gemelo domain stat");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Stats {
@@ -60,7 +60,7 @@ impl Stats {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let uri = arguments.domain.uri();
     let client = arguments.domain.connect()?;

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     own_targets: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let Arguments { job, check, files: results, hosts, .. } = arguments;
     let text = files::read_text(&job.script)?;
     results.check(job.force)?;

@@ -20,7 +20,7 @@ pub(super) fn run(
     script: &str,
     fleet: &Fleet,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let job = &arguments.job;
     let scripts = host_scripts(job, script, fleet.names(), arguments.own_targets)?;
     let tasks: Vec<Task> =

@@ -2,9 +2,8 @@
 //! speaks to it on its standard streams.
 
 use crate::context::Context;
-use crate::exit::{self, Outcome};
+use crate::exit::{Failure, OrFailed as _, OrFailure as _, Outcome, failed};
 use crate::files::NewFiles;
-use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::StartLine;
@@ -75,16 +74,14 @@ pub(crate) enum Task {
 }
 
 /// The streams carry the protocol, so this ends the process with its status and prints nothing.
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     if let Some(directory) = &arguments.remove {
         remove_own_copy(directory);
     }
     let host = Provenance::of_this_process(context.started_at).host;
     let work = |task, session: &Session| {
-        perform(task, session, context).map_err(|error| match error.downcast::<Refused>() {
-            Ok(Refused(refusal)) => refusal,
-            Err(error) => Refusal { message: exit::message(&error), kind: exit::kind(&error) },
-        })
+        perform(task, session, context)
+            .map_err(|failure| Refusal { message: failure.message(), kind: failure.kind() })
     };
     let is_told = gemelo_fleet::serve(env!("CARGO_PKG_VERSION"), host, &context.stop, work);
     Ok(if is_told { Outcome::Done } else { Outcome::Partial })
@@ -102,19 +99,7 @@ fn remove_own_copy(directory: &std::path::Path) {
     }
 }
 
-/// A refusal that has its text and kind already.
-#[derive(Debug)]
-struct Refused(Refusal);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0.message)
-    }
-}
-
-impl std::error::Error for Refused {}
-
-fn perform(task: Value, session: &Session, context: &Context) -> anyhow::Result<Done> {
+fn perform(task: Value, session: &Session, context: &Context) -> crate::Result<Done> {
     let monitor = session.monitor();
     let environment = JobEnvironment {
         targets: &context.targets,
@@ -124,7 +109,7 @@ fn perform(task: Value, session: &Session, context: &Context) -> anyhow::Result<
         start: session,
         outputs: &NewFiles,
     };
-    match Task::deserialize(task)? {
+    match Task::deserialize(task).or_failed()? {
         Task::Bench { jobs } => run_jobs(*jobs, session, &environment, context),
         Task::Replay { replay } => run_replay(&replay, session, &environment, context),
         Task::Filebench { script } => run_script(*script, session, &environment, context),
@@ -139,21 +124,21 @@ fn perform(task: Value, session: &Session, context: &Context) -> anyhow::Result<
 }
 
 /// Tells what the host makes of its task, and waits for the others.
-fn begin(session: &Session, plan: &impl Serialize) -> anyhow::Result<()> {
-    let plan = serde_json::to_value(plan)?;
-    session.checked(plan).map_err(|refusal| Refused(refusal).into())
+fn begin(session: &Session, plan: &impl Serialize) -> crate::Result<()> {
+    let plan = serde_json::to_value(plan).or_failed()?;
+    session.checked(plan).map_err(|refusal| Failure::new(refusal.kind, refusal.message))
 }
 
 /// Checks data once all hosts are ready.
 fn check(
     session: &Session,
     verify: impl FnOnce() -> Result<Verified, VerifyError>,
-) -> anyhow::Result<Done> {
+) -> crate::Result<Done> {
     begin(session, &Value::Null)?;
     session.wait();
     let found = verify()?;
     let is_complete = found.failure.is_none() && found.verification.is_success();
-    Ok(Done { result: serde_json::to_value(&found)?, is_complete })
+    Ok(Done { result: serde_json::to_value(&found).or_failed()?, is_complete })
 }
 
 fn run_jobs(
@@ -161,7 +146,7 @@ fn run_jobs(
     session: &Session,
     environment: &JobEnvironment<'_>,
     context: &Context,
-) -> anyhow::Result<Done> {
+) -> crate::Result<Done> {
     let mut jobs = jobs.resolve(environment)?;
     bench::check(&jobs)?;
     begin(session, &ResolvedJob::inputs(&jobs))?;
@@ -175,13 +160,13 @@ fn run_jobs(
     let mut ran = bench::run_telling(jobs, environment, begins, |_, _| ControlFlow::Continue(()));
     let errors = std::mem::take(&mut ran.errors);
     let is_complete = errors.is_empty() && ran.results.len() == count && ran.is_success();
-    let mut errors = errors.into_iter().map(anyhow::Error::from);
+    let mut errors = errors.into_iter().map(Failure::from);
     if ran.results.is_empty() {
-        return Err(errors.next().unwrap_or_else(|| anyhow!("stopped before the run began")));
+        return Err(errors.next().unwrap_or_else(|| failed!("stopped before the run began")));
     }
-    errors.for_each(|error| environment.monitor.warn(&exit::message(&error)));
+    errors.for_each(|error| environment.monitor.warn(&error.message()));
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    Ok(Done { result: serde_json::to_value(&file)?, is_complete })
+    Ok(Done { result: serde_json::to_value(&file).or_failed()?, is_complete })
 }
 
 fn run_replay(
@@ -189,17 +174,17 @@ fn run_replay(
     session: &Session,
     environment: &JobEnvironment<'_>,
     context: &Context,
-) -> anyhow::Result<Done> {
+) -> crate::Result<Done> {
     let resolved = replay.resolve(environment)?;
     begin(session, &Value::Null)?;
     let mut ran = resolved.run(environment)?;
     let error = ran.error.take();
     let is_complete = error.is_none() && ran.is_success();
     if let Some(error) = error {
-        environment.monitor.warn(&exit::message(&error.into()));
+        environment.monitor.warn(&Failure::from(error).message());
     }
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    Ok(Done { result: serde_json::to_value(&file)?, is_complete })
+    Ok(Done { result: serde_json::to_value(&file).or_failed()?, is_complete })
 }
 
 /// A console whose lines nobody reads: the result has all figures.
@@ -214,7 +199,7 @@ fn run_script(
     session: &Session,
     environment: &JobEnvironment<'_>,
     context: &Context,
-) -> anyhow::Result<Done> {
+) -> crate::Result<Done> {
     let resolved = script.resolve()?;
     begin(session, &Value::Null)?;
     let console: Arc<dyn Console> = Arc::new(Unread);
@@ -222,14 +207,14 @@ fn run_script(
     let error = ran.error.take();
     let is_complete = error.is_none() && ran.is_complete;
     if let Some(error) = error {
-        environment.monitor.warn(&exit::message(&error.into()));
+        environment.monitor.warn(&Failure::from(error).message());
     }
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    Ok(Done { result: serde_json::to_value(&file)?, is_complete })
+    Ok(Done { result: serde_json::to_value(&file).or_failed()?, is_complete })
 }
 
 /// Scans the paths of this host, and sends the fingerprint set.
-fn scan(request: ScanRequest, session: &Session, context: &Context) -> anyhow::Result<Done> {
+fn scan(request: ScanRequest, session: &Session, context: &Context) -> crate::Result<Done> {
     let directory = request.spill_directory.clone().unwrap_or_else(std::env::temp_dir);
     let options = ScanOptions::new(request)?;
     begin(session, &Value::Null)?;
@@ -241,5 +226,5 @@ fn scan(request: ScanRequest, session: &Session, context: &Context) -> anyhow::R
     set.rewind().and_then(|()| session.send(&set)).context("cannot send the fingerprint set")?;
     let is_complete = !saved.result.partial && saved.result.files.unreadable == 0;
     let file = super::scan::file_of_host(saved.result, options.request(), context);
-    Ok(Done { result: serde_json::to_value(&file)?, is_complete })
+    Ok(Done { result: serde_json::to_value(&file).or_failed()?, is_complete })
 }

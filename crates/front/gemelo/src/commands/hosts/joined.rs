@@ -1,9 +1,8 @@
 //! One result of all hosts, and the places to which it goes.
 
 use crate::context::Context;
-use crate::exit::Failures;
+use crate::exit::{Failures, failed};
 use crate::result_options::ResultOptions;
-use anyhow::anyhow;
 use gemelo_figures::AnyResult;
 use gemelo_record::{HostFile, HostRecord, HostsFile, ResultFile, slowest};
 use serde::Serialize;
@@ -13,10 +12,10 @@ pub(crate) fn join<Input, Measured>(
     hosts: Vec<HostRecord<Input, Measured>>,
     rate: impl Fn(&ResultFile<Input, Measured>) -> f64,
     merge: impl FnOnce(&[HostFile<'_, Input, Measured>]) -> Option<ResultFile<Input, Measured>>,
-) -> anyhow::Result<HostsFile<Input, Measured>> {
+) -> crate::Result<HostsFile<Input, Measured>> {
     let files: Vec<_> = hosts.iter().filter_map(HostRecord::result).collect();
     let slowest_host = slowest(&files, rate).map(str::to_owned);
-    let mut file = merge(&files).ok_or_else(|| anyhow!("no host has a result"))?;
+    let mut file = merge(&files).ok_or_else(|| failed!("no host has a result"))?;
     let failures = hosts.iter().filter_map(|host| Some((&host.host, host.failure.as_ref()?)));
     file.warnings.extend(failures.map(|(host, failure)| format!("host {host}: {failure}")));
     Ok(HostsFile { file, slowest_host, hosts })

@@ -9,8 +9,7 @@ pub(crate) use text::{slowest_line, start_of, table};
 
 use super::host::Task;
 use crate::context::Context;
-use crate::exit::{OrBadInput, bad_input};
-use anyhow::{Context as _, anyhow};
+use crate::exit::{OrFailed as _, OrFailure as _, failed, refused};
 use clap::Args;
 use gemelo_base::values::Span;
 use gemelo_fleet::{Agree, Finished, HostEnd, Hosts, Orders, Receive, Transport};
@@ -61,7 +60,7 @@ impl HostOptions {
     }
 
     /// Returns the hosts; `None` if the command runs here.
-    pub(crate) fn fleet(&self) -> anyhow::Result<Option<Fleet>> {
+    pub(crate) fn fleet(&self) -> crate::Result<Option<Fleet>> {
         let Some(text) = &self.hosts else { return Ok(None) };
         let hosts = Hosts::parse(text).context("--hosts").or_bad_input()?;
         let mut transport = Transport::new(self.connect.as_deref(), self.program.as_deref())
@@ -73,7 +72,7 @@ impl HostOptions {
         }
         let timeout = self.host_timeout.map_or(USUAL_TIMEOUT, |span| span.0);
         if timeout < Duration::from_secs(2) {
-            return Err(bad_input(anyhow!("--host-timeout must be at least 2s")));
+            return Err(refused!("--host-timeout must be at least 2s"));
         }
         Ok(Some(Fleet { hosts, transport, timeout }))
     }
@@ -98,7 +97,7 @@ impl Fleet {
         tasks: &[Task],
         agree: impl Fn(&[Plan]) -> Result<(), String>,
         context: &Context,
-    ) -> anyhow::Result<Vec<Finished>> {
+    ) -> crate::Result<Vec<Finished>> {
         let receive = |_: usize, _: &[u8]| Err("it sent a file that nobody asked for".to_owned());
         self.run_receiving(tasks, agree, receive, context)
     }
@@ -110,7 +109,7 @@ impl Fleet {
         agree: impl Fn(&[Plan]) -> Result<(), String>,
         receive: impl Fn(usize, &[u8]) -> Result<(), String>,
         context: &Context,
-    ) -> anyhow::Result<Vec<Finished>> {
+    ) -> crate::Result<Vec<Finished>> {
         let agree = |plans: &[&Value]| {
             let plans = plans.iter().map(|plan| Plan::deserialize(*plan));
             let plans = plans.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
@@ -126,7 +125,7 @@ impl Fleet {
         tasks: &[Task],
         receive: impl Fn(usize, &[u8]) -> Result<(), String>,
         context: &Context,
-    ) -> anyhow::Result<Vec<Finished>> {
+    ) -> crate::Result<Vec<Finished>> {
         let agree = |_: &[&Value]| Ok(());
         self.conduct(tasks, &Handling { agree: &agree, receive: &receive, goes_on: true }, context)
     }
@@ -136,8 +135,9 @@ impl Fleet {
         tasks: &[Task],
         handling: &Handling<'_>,
         context: &Context,
-    ) -> anyhow::Result<Vec<Finished>> {
-        let tasks = tasks.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+    ) -> crate::Result<Vec<Finished>> {
+        let tasks =
+            tasks.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>().or_failed()?;
         Ok(gemelo_fleet::run(&Orders {
             hosts: &self.hosts,
             transport: &self.transport,
@@ -156,11 +156,11 @@ impl Fleet {
 /// Returns the parts of the hosts as records. Fails if no host has a result.
 pub(crate) fn records<Input: DeserializeOwned, Measured: DeserializeOwned>(
     finished: Vec<Finished>,
-) -> anyhow::Result<Vec<HostRecord<Input, Measured>>> {
+) -> crate::Result<Vec<HostRecord<Input, Measured>>> {
     let records: Vec<_> = (0..).zip(finished).map(|(index, one)| record(index, one)).collect();
     if let (true, Some(first)) = (records.iter().all(|one| one.file.is_none()), records.first()) {
         let reason = first.failure.clone().unwrap_or_default();
-        return Err(anyhow!("no host has a result: host {}: {reason}", first.host));
+        return Err(failed!("no host has a result: host {}: {reason}", first.host));
     }
     Ok(records)
 }

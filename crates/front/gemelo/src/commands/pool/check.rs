@@ -4,11 +4,10 @@ use super::check_findings::{show_idle, show_served};
 use super::outlook::{describe, gives_up};
 use crate::confirm::ask;
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{Outcome, refused};
 use crate::json::JsonOption;
 use crate::pools;
 use crate::values::pool_place_parser;
-use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::ShowPath as _;
 use gemelo_base::values::Size;
@@ -61,7 +60,7 @@ choice!(
     }
 );
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.check_json()?;
     let memory_bytes = arguments.memory_bytes()?;
     let name = &arguments.pool;
@@ -138,29 +137,29 @@ impl Checked {
 }
 
 impl Arguments {
-    fn memory_bytes(&self) -> anyhow::Result<u64> {
+    fn memory_bytes(&self) -> crate::Result<u64> {
         match self.memory {
             None => Ok(MEMORY_BYTES),
             Some(Size(bytes)) if bytes >= MIN_MEMORY_BYTES => Ok(bytes),
-            Some(_) => Err(bad_input(anyhow!("--memory must be at least 1m"))),
+            Some(_) => Err(refused!("--memory must be at least 1m")),
         }
     }
 
     /// Refuses a JSON file that cannot be written or that exists. With --repair it is refused in
     /// any case, so that nobody gives up data by an option that was meant for the file.
-    fn check_json(&self) -> anyhow::Result<()> {
+    fn check_json(&self) -> crate::Result<()> {
         match self.json.path() {
-            Some(path) if self.repair && path.is_file() => Err(bad_input(anyhow!(
+            Some(path) if self.repair && path.is_file() => Err(refused!(
                 "{} exists: name another file; with --repair, --force is for the pool alone",
                 path.shown()
-            ))),
+            )),
             _ => self.json.check(self.force),
         }
     }
 
     /// Asks whether to give up what a repair cannot keep, if there is anything, and what to do
     /// about a lost commit, if there is a choice.
-    fn choose(&self, outlook: &RepairOutlook, context: &Context) -> anyhow::Result<LossChoice> {
+    fn choose(&self, outlook: &RepairOutlook, context: &Context) -> crate::Result<LossChoice> {
         let chosen = self.lost_commit.map(LossChoice::from);
         let choice = chosen.unwrap_or(LossChoice::Skip);
         if self.force || !gives_up(outlook) {
@@ -176,6 +175,6 @@ impl Arguments {
         let question = format!("{pool}: type {} to repair it all the same", words.join(" or "));
         let answer = ask(&describe(outlook), &question, &refused, context)?;
         let answer = wanted.iter().find(|(word, _)| *word == answer);
-        answer.map(|(_, choice)| *choice).ok_or_else(|| bad_input(anyhow!("{refused}")))
+        answer.map(|(_, choice)| *choice).ok_or_else(|| refused!("{refused}"))
     }
 }

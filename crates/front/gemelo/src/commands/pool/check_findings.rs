@@ -22,7 +22,7 @@ impl Arguments {
         found: &CheckFindings<'_>,
         text: &str,
         context: &Context,
-    ) -> anyhow::Result<Outcome> {
+    ) -> crate::Result<Outcome> {
         let Self { pool, data, repair, .. } = self;
         let input = Input { pool, data: *data, repair: *repair };
         let made = KIND.made(input, found, Vec::new());
@@ -39,7 +39,7 @@ impl Arguments {
 const KIND: Kind<ResultFile<Input<'static>, &'static CheckFindings<'static>>> =
     Kind::new("gemelo.pool-check/1", "Result of gemelo pool check");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Input<'a> {
@@ -115,7 +115,7 @@ pub(super) fn show_idle(
     checked: &Checked,
     settings: Option<&RequestFailure>,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let Checked { report, outlook, repaired } = checked;
     let plan = repaired.as_ref().unwrap_or_else(|| outlook.plan(LossChoice::Skip));
     let found = |problem: &Problem| {
@@ -245,7 +245,7 @@ pub(super) fn show_served(
     report: &CheckedReport,
     settings: Option<&RequestFailure>,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let difference = |what: &String| FoundProblem {
         what: what.clone(),
         loses_data: false,

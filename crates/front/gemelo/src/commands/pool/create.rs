@@ -1,9 +1,8 @@
 //! `gemelo pool create`.
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::values::{OnOff, io_mode_parser, parse_compression, pool_place_parser};
-use anyhow::anyhow;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
@@ -117,7 +116,7 @@ choice!(
 );
 
 impl Arguments {
-    fn settings(&self, options: &PoolOptions) -> anyhow::Result<Settings> {
+    fn settings(&self, options: &PoolOptions) -> crate::Result<Settings> {
         Ok(Settings {
             commit_interval_ms: self
                 .commit_interval
@@ -133,7 +132,7 @@ impl Arguments {
         })
     }
 
-    fn options(&self) -> anyhow::Result<PoolOptions> {
+    fn options(&self) -> crate::Result<PoolOptions> {
         let usual = PoolOptions::default();
         let capacity_bytes = match (self.capacity, &self.data) {
             (Some(size), _) => size.0,
@@ -163,20 +162,20 @@ impl Arguments {
     }
 
     /// Refuses a sample for an index on disk, which has every content.
-    fn check_sample(&self, options: &PoolOptions) -> anyhow::Result<()> {
+    fn check_sample(&self, options: &PoolOptions) -> crate::Result<()> {
         let is_sampled = self.index_sample.is_some_and(|sample| sample != IndexSampling::ALL);
         if !is_sampled || options.policy.index() == IndexForm::Memory {
             return Ok(());
         }
-        Err(bad_input(anyhow!(
+        Err(refused!(
             "--index-sample is for an index in memory, and the policy {} has it on disk: leave out \
              one of them",
             options.policy.name()
-        )))
+        ))
     }
 
     /// The cache that was asked for, or the one with which the metadata fit in the memory.
-    fn cache_within_memory(&self, options: &PoolOptions) -> anyhow::Result<Option<u64>> {
+    fn cache_within_memory(&self, options: &PoolOptions) -> crate::Result<Option<u64>> {
         let Some(memory) = self.memory else { return Ok(self.metadata_cache.map(|cache| cache.0)) };
         let sampling = self.index_sample.unwrap_or(IndexSampling::ALL);
         Ok(Some(options.cache_within(memory.0, sampling).or_bad_input()?))
@@ -185,7 +184,7 @@ impl Arguments {
 
 impl Arguments {
     /// Refuses the options that a member takes from its domain, or that only disks have.
-    fn refuse_for_member(&self) -> anyhow::Result<()> {
+    fn refuse_for_member(&self) -> crate::Result<()> {
         let of_domain = "all members of a domain have what 'gemelo domain create' was given";
         let of_disk = "a member has no disk of its own";
         let given = [
@@ -197,15 +196,13 @@ impl Arguments {
         ];
         match given.iter().find(|(_, is_given, _)| *is_given) {
             None => Ok(()),
-            Some((option, _, why)) => {
-                Err(bad_input(anyhow!("{}: leave out {option}: {why}", self.pool)))
-            }
+            Some((option, _, why)) => Err(refused!("{}: leave out {option}: {why}", self.pool)),
         }
     }
 }
 
 /// Returns the size of a block device in bytes; [`None`] for any other file.
-fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
+fn device_bytes(path: &Path) -> crate::Result<Option<u64>> {
     use std::io::Seek;
     use std::os::unix::fs::FileTypeExt;
     let is_device =
@@ -218,7 +215,7 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
     Ok(Some(end.or_bad_input()?))
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let options = arguments.options()?;
     arguments.check_sample(&options)?;
     let settings = arguments.settings(&options)?;
@@ -253,6 +250,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::OrFailed as _;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -261,8 +259,8 @@ mod tests {
         arguments: Arguments,
     }
 
-    fn made(line: &str) -> anyhow::Result<(Policy, Option<u64>)> {
-        let Line { arguments } = Line::try_parse_from(line.split(' '))?;
+    fn made(line: &str) -> crate::Result<(Policy, Option<u64>)> {
+        let Line { arguments } = Line::try_parse_from(line.split(' ')).or_failed()?;
         let options = arguments.options()?;
         arguments.check_sample(&options)?;
         Ok((options.policy, arguments.settings(&options)?.metadata_cache_bytes))

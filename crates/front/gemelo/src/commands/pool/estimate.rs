@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input, Estimate>> =
     Kind::new("gemelo.pool-estimate/1", "Result of gemelo pool estimate");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 /// References of a block on average, above which no pool is planned.
 const MAX_DEDUP_RATIO: f64 = 1e6;
 
@@ -94,7 +94,7 @@ impl Arguments {
 }
 
 impl Estimate {
-    fn of(input: &Input) -> anyhow::Result<Self> {
+    fn of(input: &Input) -> crate::Result<Self> {
         let cache = input.metadata_cache_bytes.map_or_else(CacheSize::default, CacheSize::Given);
         let mut estimate = Self { stored_blocks: 0, mapped_blocks: 0, policies: Vec::new() };
         for policy in Policy::ALL {
@@ -154,7 +154,7 @@ impl Estimate {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let input = arguments.input();
     let estimate = Estimate::of(&input)?;

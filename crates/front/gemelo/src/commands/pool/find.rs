@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     if arguments.estimate {
         estimate(arguments, context)
     } else if arguments.pause || arguments.resume {
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
 }
 
-fn estimate(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+fn estimate(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let request =
         PoolRequest::EstimateFind { sample_bytes: arguments.sample.0, seed: arguments.seed };
     let access = pools::open(&arguments.pool, Purpose::Read, context)?;
@@ -64,7 +64,7 @@ fn estimate(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome>
     Ok(Outcome::Done)
 }
 
-fn pause(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+fn pause(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let request = PoolRequest::PauseFinder { is_paused: arguments.pause };
     let Reply::Done = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());
@@ -74,7 +74,7 @@ fn pause(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn find(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+fn find(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let Reply::Found(FoundReport { blocks: report, domain }) =
         pools::change(&arguments.pool, &PoolRequest::Find, context)?
     else {

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     capacity: Size,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     pools::change(
         &arguments.pool,
         &PoolRequest::Grow { capacity_bytes: arguments.capacity.0 },

@@ -1,10 +1,9 @@
 //! `gemelo pool hand-over`.
 
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{Failure, Outcome, refused};
 use crate::pools;
 use crate::values::pool_place_parser;
-use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_place::PoolPlace;
 use gemelo_serve::{PoolRequest, Purpose};
@@ -16,21 +15,20 @@ pub(crate) struct Arguments {
     pool: PoolPlace,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let pool = &arguments.pool;
     let PoolPlace::Member(member) = pool else {
         let why = "only this host can have a pool in a directory: stop its server instead";
-        return Err(bad_input(anyhow!("{pool}: {why}")));
+        return Err(refused!("{pool}: {why}"));
     };
-    let epoch =
-        member.epoch().map_err(|error| anyhow::Error::from(error).context(pool.to_string()))?;
+    let epoch = member.epoch().map_err(|error| Failure::from(error).context(pool.to_string()))?;
     let access = pools::open(pool, Purpose::Look, context)?;
     let asked = pools::ask(&access, &PoolRequest::HandOver, context);
     access.close()?;
     asked?;
     member
         .wait_for_hand_over(epoch, &context.stop)
-        .map_err(|error| anyhow::Error::from(error).context(pool.to_string()))?;
+        .map_err(|error| Failure::from(error).context(pool.to_string()))?;
     context.print(&format!("{pool}: handed over\n"))?;
     Ok(Outcome::Done)
 }

@@ -1,13 +1,12 @@
 //! `gemelo pool ls`.
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, message};
+use crate::exit::{OrFailure as _, Outcome};
 use crate::json::JsonOutput;
 use crate::kind::{Described, Kind};
 use crate::pools;
 use crate::table::Table;
 use crate::values::pool_place_parser;
-use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
@@ -36,7 +35,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input<'static>, &'static [Row]>> =
     Kind::new("gemelo.pool-list/1", "Result of gemelo pool ls");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Input<'a> {
@@ -126,7 +125,7 @@ impl Row {
 ///
 /// # Errors
 /// Fails if the user may not look into it.
-fn is_pool(directory: &Path) -> anyhow::Result<bool> {
+fn is_pool(directory: &Path) -> crate::Result<bool> {
     let cannot = || format!("cannot look into {}", directory.shown());
     let has = |name: &str| match directory.join(name).try_exists() {
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
@@ -144,7 +143,7 @@ struct Found {
 
 impl Found {
     /// Adds the place if it is a pool, or else the pools in it.
-    fn add(&mut self, place: &PoolPlace) -> anyhow::Result<()> {
+    fn add(&mut self, place: &PoolPlace) -> crate::Result<()> {
         let directory = match place.directory() {
             Some(directory) if !is_pool(directory)? => directory,
             _ => {
@@ -163,14 +162,14 @@ impl Found {
             match is_pool(&path) {
                 Ok(true) => self.pools.push(PoolPlace::Directory(path)),
                 Ok(false) => (),
-                Err(error) => self.closed.push(message(&error)),
+                Err(error) => self.closed.push(error.message()),
             }
         }
         Ok(())
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let mut found = Found::default();
     for directory in &arguments.directories {
@@ -183,7 +182,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         rows.push(match pools::stat(&pool, context) {
             Ok(report) => Row::of(pool, &report),
             Err(error) => {
-                warnings.push(message(&error));
+                warnings.push(error.message());
                 outcome = Outcome::Partial;
                 Row::unusable(pool)
             }

@@ -1,29 +1,24 @@
 //! `gemelo pool`: commands on whole pools.
 
 mod check;
-mod check_findings;
+pub(super) mod check_findings;
 pub(crate) mod create;
-mod estimate;
+pub(super) mod estimate;
 mod find;
 mod finder_text;
 mod grow;
 mod hand_over;
-mod ls;
+pub(super) mod ls;
 mod outlook;
 mod passes;
 mod rm;
 mod sharing_text;
-mod stat;
+pub(super) mod stat;
 mod stat_text;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::kind::Described;
 use clap::{Args, Subcommand};
-
-/// The kinds of results of these commands.
-pub(crate) const KINDS: [Described; 4] =
-    [stat::DESCRIBED, ls::DESCRIBED, estimate::DESCRIBED, check_findings::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -107,7 +102,7 @@ enum Action {
     Rm(rm::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
         Action::Estimate(arguments) => estimate::run(arguments, context),

@@ -28,7 +28,7 @@ impl Arguments {
     }
 }
 
-pub(super) fn collect(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn collect(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let request = PoolRequest::Collect { max_bytes_per_s: arguments.max_bytes_per_s() };
     let Reply::Collected(report) = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());
@@ -41,7 +41,7 @@ pub(super) fn collect(arguments: &Arguments, context: &Context) -> anyhow::Resul
     Ok(Outcome::Done)
 }
 
-pub(super) fn arrange(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn arrange(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let request = PoolRequest::Arrange { max_bytes_per_s: arguments.max_bytes_per_s() };
     let Reply::Arranged(report) = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());
@@ -64,7 +64,7 @@ pub(super) fn arrange(arguments: &Arguments, context: &Context) -> anyhow::Resul
     Ok(Outcome::Done)
 }
 
-pub(super) fn recompress(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn recompress(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let request = PoolRequest::Recompress { max_bytes_per_s: arguments.max_bytes_per_s() };
     let Reply::Recompressed(report) = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());
@@ -88,7 +88,7 @@ pub(super) fn recompress(arguments: &Arguments, context: &Context) -> anyhow::Re
     Ok(Outcome::Done)
 }
 
-pub(super) fn scrub(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn scrub(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let request = PoolRequest::Scrub { max_bytes_per_s: arguments.max_bytes_per_s() };
     let Reply::Scrubbed(report) = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());

@@ -2,10 +2,9 @@
 
 use crate::confirm::confirm;
 use crate::context::Context;
-use crate::exit::{Outcome, message};
+use crate::exit::{Failure, Outcome};
 use crate::pools;
 use crate::values::pool_place_parser;
-use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_size};
@@ -24,15 +23,14 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     // The figures are read before the pool is locked, because a locked pool cannot be opened.
     let report = pools::stat(&arguments.pool, context);
     let known = match &report {
         Ok(report) => contents(&arguments.pool, report),
         Err(error) => format!(
             "{}: its volumes are unknown, because it cannot be opened: {}\n",
-            arguments.pool,
-            message(&anyhow!("{error:#}"))
+            arguments.pool, error
         ),
     };
     match &arguments.pool {
@@ -47,9 +45,9 @@ impl Arguments {
         directory: &Path,
         known: String,
         context: &Context,
-    ) -> anyhow::Result<Outcome> {
+    ) -> crate::Result<Outcome> {
         let pool = &self.pool;
-        let about = |error: VolumeError| anyhow::Error::from(error).context(pool.to_string());
+        let about = |error: VolumeError| Failure::from(error).context(pool.to_string());
         let removal = PoolRemoval::plan(directory, &POOL_FILES).map_err(about)?;
         let mut text = known;
         removal.steps().iter().for_each(|step| text += &step_text(step));
@@ -74,9 +72,9 @@ impl Arguments {
         member: &MemberPlace,
         known: String,
         context: &Context,
-    ) -> anyhow::Result<Outcome> {
+    ) -> crate::Result<Outcome> {
         let pool = &self.pool;
-        let about = |error: PlaceError| anyhow::Error::from(error).context(pool.to_string());
+        let about = |error: PlaceError| Failure::from(error).context(pool.to_string());
         let removal = member.plan_removal().map_err(about)?;
         let text = known + "  remove its objects, and its name in the domain\n";
         self.confirm(&text, context)?;
@@ -88,7 +86,7 @@ impl Arguments {
         Ok(Outcome::Done)
     }
 
-    fn confirm(&self, text: &str, context: &Context) -> anyhow::Result<()> {
+    fn confirm(&self, text: &str, context: &Context) -> crate::Result<()> {
         let pool = &self.pool;
         if self.force {
             return Ok(());

@@ -14,7 +14,7 @@ use gemelo_serve::{POOL_SCHEMA, PoolFigures, PoolFile, PoolInput, SpaceFigures};
 
 const KIND: Kind<PoolFile> = Kind::new(POOL_SCHEMA, "Result of gemelo pool stat");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     report: ReportOption,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check_with(&arguments.report)?;
     let Arguments { pool, space: with_space, .. } = arguments;
     let access = pools::open(pool, pools::purpose_of_stat(*with_space), context)?;

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     own_targets: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let Arguments { job, dry_run, files, hosts, .. } = arguments;
     files.check(job.force)?;
     if let Some(fleet) = hosts.fleet()? {

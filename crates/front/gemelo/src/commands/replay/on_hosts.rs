@@ -20,7 +20,7 @@ pub(super) fn run(
     arguments: &Arguments,
     fleet: &Fleet,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let job = &arguments.job;
     let environment = context.job_environment();
     let replays = host_replays(job, fleet.names(), arguments.own_targets, &environment)?;

@@ -20,7 +20,7 @@ pub(super) struct MergeArguments {
     outputs: OutputOptions,
 }
 
-pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &MergeArguments, context: &Context) -> crate::Result<Outcome> {
     arguments.outputs.check(&[])?;
     let saving = Saving::begin(&arguments.outputs)?;
     let saved = gemelo_scan::merge_sets(

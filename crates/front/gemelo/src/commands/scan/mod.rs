@@ -24,7 +24,7 @@ const KIND: Kind<HostsFile<ScanInput, ScanResult>> =
 /// The kinds of results of these commands.
 pub(crate) const KINDS: [Described; 2] = [KIND.described(), plan::DESCRIBED];
 
-pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outcome> {
     match arguments.action {
         Some(Action::Merge(arguments)) => merge::run(&arguments, context),
         None if arguments.scan.plan => plan::run(&arguments.scan, context),
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
     }
 }
 
-fn scan(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
+fn scan(arguments: &ScanArguments, context: &Context) -> crate::Result<Outcome> {
     arguments.outputs.check(&arguments.block_size)?;
     if let Some(fleet) = arguments.hosts.fleet()? {
         return on_hosts::run(arguments, &fleet, context);
@@ -65,7 +65,7 @@ fn finish(
     hosts: Vec<HostScan>,
     outputs: &outputs::OutputOptions,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let Saved { result, set } = saved;
     let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
     let warnings = text::warnings(&result);

@@ -7,9 +7,8 @@ use super::outputs::Saving;
 use crate::commands::host::Task;
 use crate::commands::hosts::{self, Fleet};
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{OrFailure as _, Outcome, failed, refused};
 use crate::table::Table;
-use anyhow::{Context as _, anyhow};
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_base::{name_of_text, text_of_name};
 use gemelo_fleet::Finished;
@@ -24,15 +23,15 @@ pub(super) fn run(
     arguments: &ScanArguments,
     fleet: &Fleet,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let request = arguments.to_request();
     if matches!(request.counting, Counting::Estimate { .. }) {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "--estimate saves no set that could be merged: leave it out, or leave out --hosts"
-        )));
+        ));
     }
     if fleet.names().len() > MAX_SETS {
-        return Err(bad_input(anyhow!("the sets of at most {MAX_SETS} hosts can be merged")));
+        return Err(refused!("the sets of at most {MAX_SETS} hosts can be merged"));
     }
     ScanOptions::new(request.clone())?;
     let saving = Saving::begin(&arguments.outputs)?;
@@ -55,7 +54,7 @@ pub(super) fn run(
         context.monitor.warn(&format!("host {}: {failure}", scan.host));
     }
     if sets.is_empty() {
-        return Err(anyhow!("no host has sent its fingerprint set"));
+        return Err(failed!("no host has sent its fingerprint set"));
     }
     let saved =
         gemelo_scan::merge_sets(&sets, saving.file(), context.monitor.as_ref(), &context.stop)?;

@@ -1,11 +1,10 @@
 //! The output files of a scan.
 
 use crate::context::Context;
-use crate::exit::{Failures, OrBadInput, bad_input, midway};
+use crate::exit::{Failure, Failures, OrFailed as _, OrFailure as _, refused};
 use crate::files::{self, NewFile};
 use crate::json::Made;
 use crate::result_options::ResultOptions;
-use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::text_of_name;
@@ -38,12 +37,12 @@ pub(super) struct OutputOptions {
 
 impl OutputOptions {
     /// Refuses output files that exist or cannot be written, for a scan with these block sizes.
-    pub(super) fn check(&self, block_sizes: &[u32]) -> anyhow::Result<()> {
+    pub(super) fn check(&self, block_sizes: &[u32]) -> crate::Result<()> {
         for (option, path) in [("--distribution", &self.distribution), ("--save", &self.save)] {
             if files::is_some_standard_output(path.as_deref()) {
-                return Err(bad_input(anyhow!(
+                return Err(refused!(
                     "{option} needs the name of a file: it cannot be written to standard output"
-                )));
+                ));
             }
         }
         let named = self.files.paths().chain(self.save.as_deref());
@@ -69,7 +68,7 @@ impl OutputOptions {
         &self,
         context: &Context,
         made: Made<Input, Output>,
-    ) -> anyhow::Result<()> {
+    ) -> crate::Result<()> {
         self.files.json.write(self.force, context, made)
     }
 
@@ -86,18 +85,18 @@ impl OutputOptions {
     }
 
     /// Writes the distribution and the profile of each block size.
-    pub(super) fn write_distributions(&self, result: &ScanResult) -> anyhow::Result<()> {
+    pub(super) fn write_distributions(&self, result: &ScanResult) -> crate::Result<()> {
         let sizes: Vec<u32> = result.block_sizes.iter().map(|size| size.block_bytes).collect();
         for (path, size) in self.distribution_paths(&sizes).iter().zip(&result.block_sizes) {
             write_distribution(path, self.force, size)
                 .context("cannot write the distribution")
-                .map_err(midway)?;
+                .map_err(Failure::midway)?;
         }
         Ok(())
     }
 }
 
-fn write_distribution(path: &Path, force: bool, size: &BlockSizeResult) -> anyhow::Result<()> {
+fn write_distribution(path: &Path, force: bool, size: &BlockSizeResult) -> crate::Result<()> {
     let name = path.file_name().map_or_else(String::new, text_of_name);
     let kind = if size.estimate.is_some() { "estimated" } else { "counted" };
     let words: Vec<String> = std::env::args_os().skip(1).map(|word| text_of_name(&word)).collect();
@@ -105,7 +104,7 @@ fn write_distribution(path: &Path, force: bool, size: &BlockSizeResult) -> anyho
         format!("{kind} by gemelo {}: gemelo {}", env!("CARGO_PKG_VERSION"), words.join(" "));
     let profile = size.to_profile(&name, &source)?;
     files::write_whole(path, force, size.to_distribution()?.to_text().as_bytes())?;
-    files::write_whole(&with_ending(path, "toml"), force, profile.to_toml()?.as_bytes())
+    files::write_whole(&with_ending(path, "toml"), force, profile.to_toml().or_failed()?.as_bytes())
 }
 
 /// Appends a dot and an ending to a file name.
@@ -122,15 +121,15 @@ pub(super) struct Saving<'path> {
 }
 
 impl<'path> Saving<'path> {
-    pub(super) fn begin(outputs: &'path OutputOptions) -> anyhow::Result<Self> {
+    pub(super) fn begin(outputs: &'path OutputOptions) -> crate::Result<Self> {
         let Some(path) = outputs.save.as_deref() else { return Ok(Self { file: None }) };
         let file = NewFile::create(path, outputs.force).or_bad_input()?;
         if !file.is_regular() {
             let path = path.shown();
             // The file must be seekable, because the checksum at its start is written last.
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "--save needs a regular file, and {path} is not one: name another file"
-            )));
+            ));
         }
         Ok(Self { file: Some((file, path)) })
     }
@@ -140,7 +139,7 @@ impl<'path> Saving<'path> {
     }
 
     /// Gives the file its name if the whole set was written.
-    pub(super) fn finish(self, written: Result<(), SavedSetError>) -> anyhow::Result<()> {
+    pub(super) fn finish(self, written: Result<(), SavedSetError>) -> crate::Result<()> {
         let Some((file, path)) = self.file else { return Ok(()) };
         written.with_context(|| format!("{} was not written", path.shown()))?;
         file.finish()

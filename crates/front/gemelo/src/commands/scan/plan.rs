@@ -2,10 +2,9 @@
 
 use super::arguments::ScanArguments;
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{Outcome, refused};
 use crate::kind::{Described, Kind};
 use crate::table::Table;
-use anyhow::anyhow;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_record::ResultFile;
 use gemelo_scan::{PlanResult, ScanOptions, ScanRequest};
@@ -15,11 +14,11 @@ const KIND: Kind<ResultFile<&'static ScanRequest, &'static PlanResult>> =
 
 pub(super) const DESCRIBED: Described = KIND.described();
 
-pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &ScanArguments, context: &Context) -> crate::Result<Outcome> {
     if arguments.outputs.files.report.path().is_some() {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "--plan counts nothing that --report could show: leave one of them out"
-        )));
+        ));
     }
     arguments.outputs.check(&arguments.block_size)?;
     let options = ScanOptions::new(arguments.to_request())?;

@@ -21,7 +21,7 @@ pub(super) struct Arguments {
     output: TraceOutput,
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.output.check()?;
     let mut trace = arguments.input.open()?;
     let mut writer = arguments.output.writer(arguments.to)?;

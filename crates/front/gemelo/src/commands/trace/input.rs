@@ -13,8 +13,8 @@ pub(crate) fn for_each<Source: RecordSource>(
     source: &mut Source,
     context: &Context,
     (phase, total): (&str, Option<u64>),
-    mut each: impl FnMut(&Record, &Source) -> anyhow::Result<()>,
-) -> anyhow::Result<bool> {
+    mut each: impl FnMut(&Record, &Source) -> crate::Result<()>,
+) -> crate::Result<bool> {
     context.monitor.begin(phase, Unit::Items, total);
     let mut record = Record::new();
     let mut unreported = 0;

@@ -3,17 +3,13 @@
 mod convert;
 pub(crate) mod input;
 mod output;
-mod stat;
+pub(super) mod stat;
 mod stat_text;
 mod synthesize;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::kind::Described;
 use clap::{Args, Subcommand};
-
-/// The kinds of results of these commands.
-pub(crate) const KINDS: [Described; 1] = [stat::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -30,7 +26,7 @@ enum Action {
     Synthesize(synthesize::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.action {
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),

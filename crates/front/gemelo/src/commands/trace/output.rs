@@ -2,9 +2,8 @@
 //! name only when it is complete.
 
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{OrFailure as _, Outcome};
 use crate::files::{self, NewFile};
-use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::format_line;
 use gemelo_trace::{TraceFormat, TraceWriter, WriteError};
@@ -27,11 +26,11 @@ pub(super) struct TraceOutput {
 
 impl TraceOutput {
     /// Refuses a file that exists, before the work begins.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> crate::Result<()> {
         files::check_new(&self.output, self.force)
     }
 
-    pub(super) fn writer(&self, format: TraceFormat) -> anyhow::Result<TraceWriter<TraceFile>> {
+    pub(super) fn writer(&self, format: TraceFormat) -> crate::Result<TraceWriter<TraceFile>> {
         if !format.can_be_written() {
             return Err(WriteError::ReadOnly { format }.into());
         }
@@ -46,7 +45,7 @@ impl TraceOutput {
         is_complete: bool,
         content: &str,
         context: &Context,
-    ) -> anyhow::Result<Outcome> {
+    ) -> crate::Result<Outcome> {
         let file = writer.finish()?;
         let to_standard_output = files::is_standard_output(&self.output);
         if is_complete || to_standard_output {
@@ -76,7 +75,7 @@ pub(super) enum TraceFile {
 impl TraceFile {
     /// Creates a file. It is compressed with gzip if its name ends in `.gz`, and with zstd if it
     /// ends in `.zst`. `-` is standard output.
-    pub(super) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
+    pub(super) fn create(path: &Path, force: bool) -> crate::Result<Self> {
         let file = NewFile::create(path, force)?;
         let ending = path.extension().and_then(|ending| ending.to_str());
         Ok(match ending {
@@ -89,7 +88,7 @@ impl TraceFile {
     }
 
     /// Completes the compression and gives the file its name.
-    pub(super) fn finish(self) -> anyhow::Result<()> {
+    pub(super) fn finish(self) -> crate::Result<()> {
         let file = match self {
             Self::Plain(file) => file,
             Self::Gzip(gzip) => gzip.finish().context("cannot write the trace")?,

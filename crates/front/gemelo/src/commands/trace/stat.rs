@@ -4,12 +4,11 @@
 use super::input::for_each;
 use super::stat_text;
 use crate::context::Context;
-use crate::exit::{Failures, Outcome, bad_input};
+use crate::exit::{Failures, OrFailed as _, OrFailure as _, Outcome, refused};
 use crate::files;
 use crate::json::JsonOption;
 use crate::kind::{Described, Kind};
 use crate::values::BlockSize;
-use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::values::Size;
@@ -26,7 +25,7 @@ use std::path::{Path, PathBuf};
 const KIND: Kind<ResultFile<Input, &'static Counted>> =
     Kind::new("gemelo.trace-stat/1", "Result of gemelo trace stat");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -84,7 +83,7 @@ struct Counted {
     is_complete: bool,
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let outputs =
         [arguments.distribution.as_deref(), arguments.job.as_deref(), arguments.json.path()];
     files::check_all_new(outputs.into_iter().flatten(), arguments.force)?;
@@ -107,9 +106,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         is_complete,
     };
     if counted.figures.records == 0 {
-        return Err(bad_input(anyhow!(
-            "the trace has no record that --skip, --limit and --time select"
-        )));
+        return Err(refused!("the trace has no record that --skip, --limit and --time select"));
     }
     warnings.extend(stat_text::advice(&counted.figures));
     let distribution = arguments
@@ -136,7 +133,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 impl Arguments {
-    fn write_job(&self, counted: &Counted) -> anyhow::Result<()> {
+    fn write_job(&self, counted: &Counted) -> crate::Result<()> {
         let Some(path) = &self.job else { return Ok(()) };
         files::write_whole(path, self.force, self.job_text(counted)?.as_bytes())
     }
@@ -156,26 +153,23 @@ impl Arguments {
         statistics: &Statistics,
         trace: &Window<Merged>,
         path: &Path,
-    ) -> anyhow::Result<String> {
+    ) -> crate::Result<String> {
         let distribution = statistics.distribution(self.copies.into()).map_err(|_| {
             let formats: Vec<String> =
                 trace.source().formats().iter().map(ToString::to_string).collect();
-            bad_input(anyhow!(
-                "{} traces hold no contents: leave out --distribution",
-                formats.join(", ")
-            ))
+            refused!("{} traces hold no contents: leave out --distribution", formats.join(", "))
         })?;
         if path.extension().is_some_and(|ending| ending == "toml") {
             let name = path.file_stem().map(gemelo_base::text_of_name);
             let name = name.unwrap_or_else(|| "trace".to_owned());
             let profile = Profile::new(&name, &self.source(), self.block_size.0, &distribution);
-            return profile.to_toml().context("cannot write the profile");
+            return profile.to_toml().or_failed().context("cannot write the profile");
         }
         Ok(distribution.to_text())
     }
 
     /// Returns the job file. Figures that a job cannot express are in a comment.
-    fn job_text(&self, counted: &Counted) -> anyhow::Result<String> {
+    fn job_text(&self, counted: &Counted) -> crate::Result<String> {
         let profile = &counted.access_profile;
         let block_bytes = self.block_size.0;
         let operation = match profile.write_share {

@@ -3,9 +3,8 @@
 use super::input::for_each;
 use super::output::TraceOutput;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{Failure, OrFailure as _, Outcome, refused};
 use crate::values::BlockSize;
-use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_percent};
 use gemelo_base::values::{Percent, Size, Span};
@@ -81,13 +80,13 @@ const USUAL_RECORDS_PER_S: f64 = 100.0;
 const USUAL_READ_SHARE: f64 = 0.5;
 const USUAL_PATTERN: Pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.output.check()?;
     if !arguments.to.carries_hashes() {
-        return Err(bad_input(anyhow!(
+        return Err(refused!(
             "{} traces hold no contents: use --to fiu, and convert the trace",
             arguments.to
-        )));
+        ));
     }
     let spec = arguments.spec()?;
     let mut synthesis = Synthesis::new(&spec).or_bad_input()?;
@@ -110,7 +109,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 impl Arguments {
-    fn spec(&self) -> anyhow::Result<SynthesisSpec> {
+    fn spec(&self) -> crate::Result<SynthesisSpec> {
         let mut spec = match &self.preset {
             Some(name) => self.of_preset(name)?,
             None => self.of_figures()?,
@@ -138,12 +137,12 @@ impl Arguments {
         Ok(spec)
     }
 
-    fn of_preset(&self, name: &str) -> anyhow::Result<SynthesisSpec> {
+    fn of_preset(&self, name: &str) -> crate::Result<SynthesisSpec> {
         let preset = Preset::named(name).ok_or_else(|| {
             let known: Vec<&str> = presets().iter().map(|preset| preset.name).collect();
-            bad_input(anyhow!("'{name}' is not a preset: use one of {}", known.join(", ")))
+            refused!("'{name}' is not a preset: use one of {}", known.join(", "))
         })?;
-        let sound = |error: SynthesisError| bad_input(error.into());
+        let sound = |error: SynthesisError| Failure::from(error).untouched();
         let published = preset.spec(preset.published_records(), self.seed).map_err(sound)?;
         let rate = self.rate.unwrap_or(published.records_per_s);
         let mut spec = preset.spec(self.records_at(rate)?, self.seed).map_err(sound)?;
@@ -152,7 +151,7 @@ impl Arguments {
         Ok(spec)
     }
 
-    fn of_figures(&self) -> anyhow::Result<SynthesisSpec> {
+    fn of_figures(&self) -> crate::Result<SynthesisSpec> {
         let name = self.distribution.as_deref().unwrap_or_default();
         let distribution = distributions::load(name).or_bad_input()?.distribution;
         let records_per_s = self.rate.unwrap_or(USUAL_RECORDS_PER_S);
@@ -179,11 +178,11 @@ impl Arguments {
         Ok(spec)
     }
 
-    fn records_at(&self, per_s: f64) -> anyhow::Result<u64> {
+    fn records_at(&self, per_s: f64) -> crate::Result<u64> {
         if !(per_s > 0.0 && per_s.is_finite()) {
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "--rate {per_s} is not valid: give a number of records a second above 0"
-            )));
+            ));
         }
         let of_time = self.time.map(|time| (time.0.as_secs_f64() * per_s).round() as u64);
         Ok(self.records.or(of_time).unwrap_or(0))

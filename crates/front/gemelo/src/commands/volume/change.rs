@@ -25,7 +25,7 @@ pub(crate) struct Resize {
     force: bool,
 }
 
-pub(super) fn resize(arguments: &Resize, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn resize(arguments: &Resize, context: &Context) -> crate::Result<Outcome> {
     let Resize { volume, size, force } = arguments;
     let request =
         PoolRequest::ResizeVolume { name: volume.name.clone(), size_bytes: size.0, force: *force };
@@ -44,7 +44,7 @@ pub(crate) struct Rename {
     new_name: String,
 }
 
-pub(super) fn rename(arguments: &Rename, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn rename(arguments: &Rename, context: &Context) -> crate::Result<Outcome> {
     let Rename { volume, new_name } = arguments;
     let request =
         PoolRequest::RenameVolume { name: volume.name.clone(), new_name: new_name.clone() };
@@ -63,7 +63,7 @@ pub(crate) struct Rm {
     force: bool,
 }
 
-pub(super) fn remove(arguments: &Rm, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn remove(arguments: &Rm, context: &Context) -> crate::Result<Outcome> {
     let Rm { volume, force } = arguments;
     let request = PoolRequest::RemoveVolume { name: volume.name.clone(), force: *force };
     pools::change(&volume.pool, &request, context)?;
@@ -86,7 +86,7 @@ pub(crate) struct Set {
     compression: Option<Compression>,
 }
 
-pub(super) fn set(arguments: &Set, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn set(arguments: &Set, context: &Context) -> crate::Result<Outcome> {
     let Set { volume, dedup, compression } = arguments;
     let name = || volume.name.clone();
     // It is the one that may be refused, so it comes first.

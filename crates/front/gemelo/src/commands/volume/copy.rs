@@ -28,11 +28,11 @@ pub(crate) struct Clone {
     new_name: String,
 }
 
-pub(super) fn snapshot(arguments: &Snapshot, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn snapshot(arguments: &Snapshot, context: &Context) -> crate::Result<Outcome> {
     copy(&arguments.volume, &arguments.new_name, true, context)
 }
 
-pub(super) fn clone(arguments: &Clone, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn clone(arguments: &Clone, context: &Context) -> crate::Result<Outcome> {
     copy(&arguments.volume, &arguments.new_name, false, context)
 }
 
@@ -41,7 +41,7 @@ fn copy(
     new_name: &str,
     read_only: bool,
     context: &Context,
-) -> anyhow::Result<Outcome> {
+) -> crate::Result<Outcome> {
     let request = PoolRequest::CopyVolume {
         name: volume.name.clone(),
         new_name: new_name.to_owned(),

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     dedup: Mode,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let volume = &arguments.volume;
     let request = PoolRequest::CreateVolume {
         name: volume.name.clone(),

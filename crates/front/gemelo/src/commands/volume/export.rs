@@ -1,13 +1,12 @@
 //! `gemelo volume export`.
 
 use crate::context::Context;
-use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
+use crate::exit::{Failures, OrFailure as _, Outcome, refused};
 use crate::files::{self, NewFile, Readers};
 use crate::json::JsonOption;
 use crate::kind::{Described, Kind};
 use crate::pools;
 use crate::values::volume_path_parser;
-use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_line, format_size};
@@ -27,7 +26,7 @@ use std::sync::Arc;
 const KIND: Kind<ResultFile<Input<'static>, Exported>> =
     Kind::new("gemelo.volume-export/1", "Result of gemelo volume export");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 /// Number of threads that copy. Each has a piece of 4 MiB in flight.
 const THREADS: usize = 2;
@@ -80,7 +79,7 @@ fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|status| status.file_type().is_block_device())
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let outputs = [Some(arguments.output.as_path()), arguments.json.path()].into_iter().flatten();
     files::check_all_new(outputs, arguments.force)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Read, context)?;
@@ -111,7 +110,7 @@ impl Arguments {
         &self,
         access: &PoolAccess,
         context: &Context,
-    ) -> anyhow::Result<(Transferred, BadRanges)> {
+    ) -> crate::Result<(Transferred, BadRanges)> {
         let name = &self.volume.name;
         let devices = (0..THREADS)
             .map(|_| access.device(name, gemelo_nbd::client::connect_device))
@@ -138,7 +137,7 @@ impl Arguments {
     }
 
     /// Opens a device. Refuses it if it is smaller than the volume.
-    fn open_device(&self, size_bytes: u64) -> anyhow::Result<std::fs::File> {
+    fn open_device(&self, size_bytes: u64) -> crate::Result<std::fs::File> {
         use std::io::Seek;
         let opened = || -> std::io::Result<(std::fs::File, u64)> {
             let mut device = OpenOptions::new().write(true).open(&self.output)?;
@@ -148,10 +147,10 @@ impl Arguments {
         let cannot = || format!("cannot write {}", self.output.shown());
         let (device, length) = opened().with_context(cannot).or_bad_input()?;
         if length < size_bytes {
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "{} has {length} bytes, and the volume has {size_bytes}: name a larger device",
                 self.output.shown()
-            )));
+            ));
         }
         Ok(device)
     }
@@ -184,7 +183,7 @@ impl Arguments {
         text
     }
 
-    fn write_json(&self, exported: Exported, context: &Context) -> anyhow::Result<()> {
+    fn write_json(&self, exported: Exported, context: &Context) -> crate::Result<()> {
         let input = Input {
             pool: &self.volume.pool,
             volume: &self.volume.name,

@@ -2,10 +2,9 @@
 
 use super::mode::Mode;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::pools;
 use crate::values::volume_path_parser;
-use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
@@ -57,18 +56,18 @@ pub(crate) struct Arguments {
 
 /// Makes a source of a stream. Waits for its first bytes: a stream without any is refused before a
 /// volume is made or cleared, because the program that should have written to it has failed.
-fn stream(mut stream: impl Read + Send + 'static, name: &str) -> anyhow::Result<Source> {
+fn stream(mut stream: impl Read + Send + 'static, name: &str) -> crate::Result<Source> {
     let mut first = Vec::new();
     let read = stream.by_ref().take(FIRST_BYTES).read_to_end(&mut first);
     read.with_context(|| format!("cannot read {name}")).or_bad_input()?;
     if first.is_empty() {
-        return Err(bad_input(anyhow!("{name} is empty: there is nothing to import")));
+        return Err(refused!("{name} is empty: there is nothing to import"));
     }
     Ok(Source::Stream(Box::new(Cursor::new(first).chain(stream))))
 }
 
 /// Opens the input. Also returns its length in bytes, if it is known.
-fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
+fn source(path: &Path) -> crate::Result<(Source, Option<u64>)> {
     if path.as_os_str() == "-" {
         return Ok((stream(std::io::stdin(), "standard input")?, None));
     }
@@ -87,14 +86,12 @@ fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
     };
     match opened().with_context(|| format!("cannot read {}", path.shown())).or_bad_input()? {
         (file, None) => Ok((stream(file, &path.shown().to_string())?, None)),
-        (_, Some(0)) => {
-            Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.shown())))
-        }
+        (_, Some(0)) => Err(refused!("{} is empty: there is nothing to import", path.shown())),
         (file, Some(length)) => Ok((Source::File(file, length), Some(length))),
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let (source, length) = source(&arguments.input)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Change, context)?;
     let copied = arguments.copy(&access, source, length, context);
@@ -123,7 +120,7 @@ impl Arguments {
         source: Source,
         length: Option<u64>,
         context: &Context,
-    ) -> anyhow::Result<Transferred> {
+    ) -> crate::Result<Transferred> {
         let report = pools::stat_of(access, context)?;
         if !self.is_new(&report, length)? {
             if let Some(clients) = clients_of(&report, &self.volume.name).and_then(connected) {
@@ -167,15 +164,15 @@ impl Arguments {
     }
 
     /// Returns the name of the volume until the import is complete.
-    fn unfinished_name(&self) -> anyhow::Result<String> {
+    fn unfinished_name(&self) -> crate::Result<String> {
         let name = &self.volume.name;
         let most = MAX_NAME_BYTES - UNFINISHED.len();
         if name.len() > most {
             let bytes = name.len();
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "the name of the volume has {bytes} bytes, an import takes {most}: the volume is called \
                  NAME{UNFINISHED} until it is complete"
-            )));
+            ));
         }
         Ok(format!("{name}{UNFINISHED}"))
     }
@@ -188,17 +185,17 @@ impl Arguments {
         report: &StatReport,
         access: &PoolAccess,
         context: &Context,
-    ) -> anyhow::Result<()> {
+    ) -> crate::Result<()> {
         if !report.volumes.iter().any(|volume| volume.summary.record.name == name) {
             return Ok(());
         }
         let leftover =
             VolumePath { pool: self.volume.pool.clone(), name: name.to_owned() }.to_string();
         if access.is_served() {
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "{leftover} exists: an import is under way, or was killed; if none is under way, remove \
                  the volume: gemelo volume rm --force {leftover}"
-            )));
+            ));
         }
         pools::ask(
             access,
@@ -213,28 +210,28 @@ impl Arguments {
 
     /// Returns whether the volume has to be created. Refuses options that do not fit an existing
     /// volume, and an input that is too long.
-    fn is_new(&self, report: &StatReport, length: Option<u64>) -> anyhow::Result<bool> {
+    fn is_new(&self, report: &StatReport, length: Option<u64>) -> crate::Result<bool> {
         let volume = &self.volume;
         let there = report.volumes.iter().find(|one| one.summary.record.name == volume.name);
         if there.is_some() && !self.force {
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "{volume} exists: name another volume, or use --force to replace its content"
-            )));
+            ));
         }
         if there.is_some_and(|one| one.summary.record.read_only) {
-            return Err(bad_input(anyhow!(
+            return Err(refused!(
                 "{volume} is a snapshot, which takes no writes: clone it and import to the clone"
-            )));
+            ));
         }
         if there.is_some() && self.size.is_some() {
-            return Err(bad_input(anyhow!("{volume} exists and keeps its size: leave out --size")));
+            return Err(refused!("{volume} exists and keeps its size: leave out --size"));
         }
         let size = there.map(|one| one.summary.record.size_bytes).or(self.size.map(|size| size.0));
         match (size, length) {
-            (Some(size), Some(length)) if size < length => Err(bad_input(anyhow!(
+            (Some(size), Some(length)) if size < length => Err(refused!(
                 "{} has {length} bytes, more than the {size} of the volume",
                 self.input.shown()
-            ))),
+            )),
             _ => Ok(there.is_none()),
         }
     }
@@ -246,7 +243,7 @@ impl Arguments {
         access: &PoolAccess,
         source: Source,
         context: &Context,
-    ) -> anyhow::Result<Transferred> {
+    ) -> crate::Result<Transferred> {
         let name = &self.volume.name;
         let device = access.device(name, gemelo_nbd::client::connect_device)?;
         let length = device.geometry().size_bytes;
@@ -269,7 +266,7 @@ impl Arguments {
         name: &str,
         source: Source,
         context: &Context,
-    ) -> anyhow::Result<Transferred> {
+    ) -> crate::Result<Transferred> {
         let devices = (0..THREADS)
             .map(|_| access.device(name, gemelo_nbd::client::connect_device))
             .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 const KIND: Kind<ResultFile<Input<'static>, &'static [Row<'static>]>> =
     Kind::new("gemelo.volume-list/1", "Result of gemelo volume ls");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
 struct Input<'a> {
@@ -130,7 +130,7 @@ fn table(rows: &[Row<'_>], with_space: bool) -> Table {
     table
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let Arguments { pool, space, .. } = arguments;
     let access = pools::open(pool, pools::purpose_of_stat(*space), context)?;

@@ -4,19 +4,15 @@ mod birth;
 mod change;
 mod copy;
 mod create;
-mod export;
+pub(super) mod export;
 mod import;
-mod ls;
+pub(super) mod ls;
 mod mode;
-mod stat;
+pub(super) mod stat;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::kind::Described;
 use clap::{Args, Subcommand};
-
-/// The kinds of results of these commands.
-pub(crate) const KINDS: [Described; 3] = [stat::DESCRIBED, ls::DESCRIBED, export::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -66,7 +62,7 @@ enum Action {
     Export(export::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),

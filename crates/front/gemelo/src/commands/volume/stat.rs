@@ -3,13 +3,12 @@
 use super::birth;
 use super::mode::name_of;
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{Outcome, refused};
 use crate::json::JsonOutput;
 use crate::kind::{Described, Kind};
 use crate::pools;
 use crate::table::Table;
 use crate::values::volume_path_parser;
-use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_percent, format_size};
 use gemelo_base::{Stat, StatTable};
@@ -22,7 +21,7 @@ use serde::Serialize;
 const KIND: Kind<ResultFile<Input<'static>, &'static Stats<'static>>> =
     Kind::new("gemelo.volume/1", "Result of gemelo volume stat");
 
-pub(super) const DESCRIBED: Described = KIND.described();
+pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -62,7 +61,7 @@ struct Stats<'a> {
     shared_bytes: Option<u64>,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let VolumePath { pool, name } = &arguments.volume;
     let access = pools::open(pool, pools::purpose_of_stat(arguments.space), context)?;
@@ -71,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let is_served = report.server.is_some();
     let mut volumes = report.volumes.iter().map(|volume| &volume.summary);
     let Some(volume) = volumes.find(|volume| volume.record.name == *name) else {
-        return Err(bad_input(anyhow!("{pool}: there is no volume '{name}'")));
+        return Err(refused!("{pool}: there is no volume '{name}'"));
     };
     let space = if arguments.space {
         pools::volume_space(&access, Some(name), context)?.remove(name)
