@@ -178,6 +178,10 @@ pub static COMMANDS: &[ListedCommand] = &[
         .makes(&[pool::stat::DESCRIBED])
         .reads(&[format("INPUT --json OUTPUT")])
         .on_pools(&["POOL"]),
+    command("pool status")
+        .makes(&[pool::status::DESCRIBED])
+        .reads(&[format("INPUT --json OUTPUT")])
+        .on_pools(&["POOL"]),
     // A directory without pools is an answer.
     command("pool ls").makes(&[pool::ls::DESCRIBED]).reads(&[directory("INPUT")]),
     command("pool estimate").makes(&[pool::estimate::DESCRIBED]),

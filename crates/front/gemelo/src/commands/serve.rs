@@ -18,7 +18,7 @@ use gemelo_nbd::server::{
 use gemelo_place::PoolPlace;
 use gemelo_serve::{
     Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Thresholds, handed_over,
-    whole_percent,
+    unfit_for_events, whole_percent,
 };
 use gemelo_vhost::VhostFrontEnd;
 use gemelo_volume::{IndexSampling, InlineOverload, Tuning};
@@ -205,6 +205,13 @@ pub(crate) struct Arguments {
     /// Warn when this percentage of the data store is in use
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "80,90,95")]
     warn_used: Vec<Percent>,
+    /// Run this program at each event, with the event and its message as arguments
+    ///
+    /// Events are read-only, directory-lost, damage-found, healed, full-80 and the other
+    /// percentages of --warn-used, task-fails and task-works. Each is also a line of the log. The
+    /// program has 10 seconds, and the server does not wait for it. GEMELO_POOL is the pool.
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
+    on_event: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -266,6 +273,11 @@ impl Arguments {
     }
 
     fn options(&self, place: &PoolPlace) -> crate::Result<ServeOptions> {
+        if let Some(program) = &self.on_event
+            && let Some(why) = unfit_for_events(program)
+        {
+            return Err(refused!("--on-event {}: {why}", program.shown()));
+        }
         let settings = self.settings(place)?;
         settings.fit(gemelo_base::memory::of_process())?;
         Ok(ServeOptions {
@@ -275,6 +287,7 @@ impl Arguments {
             metrics: self.metrics.clone(),
             scrub: settings.scrub_schedule(),
             thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
+            on_event: self.on_event.clone(),
             standby: self.standby,
         })
     }

@@ -22,6 +22,8 @@ pub(crate) enum Outcome {
     Partial,
     /// The command did its work, and found stored data damaged.
     FoundDamage,
+    /// The command did its work, and found a pool that is full soon.
+    FullSoon,
     /// The comparison was complete, and a figure became slower by the limit of the user or more.
     FoundSlower,
     /// The comparison was complete, and the measurements do not tell whether a figure became slower
@@ -62,6 +64,7 @@ pub(crate) fn exit_code(ended: &Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => DONE,
         Ok(Outcome::Partial) => status(FailureKind::Failed),
         Ok(Outcome::FoundDamage) => status(FailureKind::Damaged),
+        Ok(Outcome::FullSoon) => status(FailureKind::Exhausted),
         Ok(Outcome::FoundSlower) => SLOWER,
         Ok(Outcome::Undecided) => UNDECIDED,
         Err(failure) if failure.is_broken_pipe() => DONE,

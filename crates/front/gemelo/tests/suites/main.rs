@@ -37,6 +37,7 @@ mod filebench;
 mod filesystems;
 mod full;
 mod guest;
+mod health;
 mod history;
 mod hosts;
 mod killed;

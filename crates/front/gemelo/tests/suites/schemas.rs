@@ -59,6 +59,7 @@ const COMMANDS: &[&str] = &[
     "compare --a DIR/first DIR/second --b DIR/second DIR/first --all --confidence 99 --rounds",
     "compare DIR/first DIR/second --figure all/operations_per_s",
     "pool stat DIR/pool",
+    "pool status DIR/pool",
     "pool stat DIR/scrubbed",
     "pool ls DIR",
     "pool estimate --capacity 1t",
@@ -86,6 +87,7 @@ const COMMANDS: &[&str] = &[
 /// Commands on a pool that is served.
 const ON_SERVED: &[&str] = &[
     "pool stat DIR/pool",
+    "pool status DIR/pool",
     "pool ls DIR/pool",
     "pool check DIR/pool",
     "pool check DIR/pool --data",

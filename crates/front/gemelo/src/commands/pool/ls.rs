@@ -12,7 +12,7 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_place::PoolPlace;
 use gemelo_record::ResultFile;
-use gemelo_serve::StatReport;
+use gemelo_serve::{HealthState, StatReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -49,6 +49,10 @@ struct Row {
     pool: PoolPlace,
     /// The state of the pool.
     state: State,
+    /// The health; absent if the pool cannot be opened.
+    health: Option<HealthState>,
+    /// The reason of the health in one word; empty if it is good.
+    reason: String,
     /// The process that uses the pool; absent if it is idle.
     process_id: Option<u32>,
     /// Absent if the pool cannot be opened.
@@ -93,14 +97,16 @@ impl Row {
             dedup_ratio: report.dedup_ratio,
             volumes: stat.volumes,
         };
-        Self { pool, state, process_id, figures: Some(figures) }
+        let (health, reason) = (Some(report.health.state), report.health.reason.clone());
+        Self { pool, state, health, reason, process_id, figures: Some(figures) }
     }
 
-    const fn unusable(pool: PoolPlace) -> Self {
-        Self { pool, state: State::Unusable, process_id: None, figures: None }
+    fn unusable(pool: PoolPlace) -> Self {
+        let (state, health, reason) = (State::Unusable, None, String::new());
+        Self { pool, state, health, reason, process_id: None, figures: None }
     }
 
-    fn cells(&self) -> [String; 6] {
+    fn cells(&self) -> [String; 7] {
         let process = self.process_id.map_or_else(String::new, |process| process.to_string());
         let state = match self.state {
             State::Idle => "idle".to_owned(),
@@ -108,6 +114,11 @@ impl Row {
             State::InUse => format!("in use by process {process}"),
             State::Damaged => "damaged".to_owned(),
             State::Unusable => "unusable".to_owned(),
+        };
+        let health = match (self.health, self.reason.as_str()) {
+            (None, _) => String::new(),
+            (Some(health), "") => health.to_string(),
+            (Some(health), reason) => format!("{health}: {reason}"),
         };
         let of = |text: fn(&Stats) -> String| self.figures.as_ref().map_or_else(String::new, text);
         [
@@ -117,6 +128,7 @@ impl Row {
             of(|figures| format!("{:.4}", figures.dedup_ratio)),
             of(|figures| figures.volumes.to_string()),
             state,
+            health,
         ]
     }
 }
@@ -189,7 +201,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         });
     }
     let mut table = Table::new();
-    table.row(["pool", "capacity", "in use", "dedup ratio", "volumes", "state"]);
+    table.row(["pool", "capacity", "in use", "dedup ratio", "volumes", "state", "health"]);
     rows.iter().for_each(|row| table.row(row.cells()));
     let input = Input { directories: &arguments.directories };
     let made = KIND.made(input, &rows, warnings);

@@ -15,6 +15,7 @@ mod rm;
 mod sharing_text;
 pub(super) mod stat;
 mod stat_text;
+pub(crate) mod status;
 
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -34,6 +35,12 @@ enum Action {
     Estimate(estimate::Arguments),
     /// Show the space, the metadata and the counters of a pool
     Stat(stat::Arguments),
+    /// Say in five lines whether somebody has to act on a pool, and what to do
+    ///
+    /// The health is good, full soon, degraded (a task in the background fails), read-only or
+    /// damaged. The exit status is 0 if it is good, 5 if the pool is full soon, 4 if something is
+    /// damaged, and 1 otherwise.
+    Status(status::Arguments),
     /// Make freed blocks usable, and return free space to the file system or device
     ///
     /// A served pool returns runs of blocks that were freed since it was opened, in the background
@@ -107,6 +114,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Create(arguments) => create::run(arguments, context),
         Action::Estimate(arguments) => estimate::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),
+        Action::Status(arguments) => status::run(arguments, context),
         Action::Gc(arguments) => passes::collect(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),
         Action::Arrange(arguments) => passes::arrange(arguments, context),
