@@ -234,7 +234,7 @@ impl ReplayRun {
     /// right.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.result.is_complete && self.result.verification.wrong == 0
+        <hosts::FleetReplay as crate::FleetJob>::is_success(&self.result)
     }
 
     /// Returns the result as a file keeps it.
