@@ -4,11 +4,11 @@
 //! of one data set, as the processes of one host do, so hosts with the same run write what one host
 //! with as many processes would write.
 
-use super::resolve::{OfHosts, UnplacedJob};
+use super::resolve::OfHosts;
 use super::{JobInput, ResolveError, ResolvedJob, SCHEMA};
 use crate::fleet::{FleetJob, HostFile, Merged};
 use crate::templates::{is_template, target_of};
-use crate::{JobEnvironment, JobOptions};
+use crate::{JobEnvironment, JobOptions, contents};
 use gemelo_load::{Contents, HostPart, Job, JobSpec, PartResult, RunResult, merge};
 use gemelo_target::TargetUri;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// The jobs of one of several hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostJobs {
-    jobs: Vec<UnplacedJob>,
+    jobs: Vec<JobOptions>,
     index: u32,
     hosts: u32,
     /// `true` if the target is that of this host alone.
@@ -61,7 +61,10 @@ impl FleetJobs {
         if let Some(target) = targets.iter().find(opened_once).filter(|_| !own_target) {
             return Err(ResolveError::OneOpener { target: target.clone() });
         }
-        let jobs = super::unplaced(jobs, environment)?;
+        let mut jobs = super::with_run_ids(jobs);
+        for job in &mut jobs {
+            job.spec = Some(contents::resolve(&job.content, environment.monitor)?);
+        }
         let count = hosts.len() as u32;
         let of_host = |(index, host): (u32, &String)| HostJobs {
             jobs: jobs.iter().map(|job| on_host(job, host, index)).collect(),
@@ -159,7 +162,7 @@ fn of_all(part: &JobSpec, hosts: u32) -> JobSpec {
     JobSpec { processes: part.processes * hosts, hosts, part: None, ..part.clone() }
 }
 
-fn on_host(job: &UnplacedJob, host: &str, index: u32) -> UnplacedJob {
+fn on_host(job: &JobOptions, host: &str, index: u32) -> JobOptions {
     let mut job = job.clone();
     job.load.target = job.load.target.map(|target| target_of(&target, host, index));
     job

@@ -2,28 +2,19 @@
 //! target of its own, and all begin at the same moment. Blocks with equal hashes are equal on all
 //! hosts.
 
-use super::{ReplayInput, ReplayJobError, ReplayJobOptions, ResolvedReplay, SCHEMA, resolve_with};
+use super::{ReplayInput, ReplayJobError, ReplayJobOptions, SCHEMA};
 use crate::fleet::{FleetJob, HostFile, Merged};
 use crate::templates::{is_template, path_of, target_of};
 use crate::{JobEnvironment, contents};
 use gemelo_content::ContentSpec;
 use gemelo_replay::{ReplayPart, ReplayResult, merge};
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
-
-/// The replay of one of several hosts. Its contents are resolved, so that the host needs none of
-/// the files that their options name.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HostReplay {
-    job: ReplayJobOptions,
-    content: ContentSpec,
-}
 
 /// The replays of all hosts.
 #[derive(Debug)]
 pub struct FleetReplay {
     job: ReplayJobOptions,
-    of_hosts: Vec<HostReplay>,
+    of_hosts: Vec<ReplayJobOptions>,
 }
 
 impl FleetReplay {
@@ -50,33 +41,21 @@ impl FleetReplay {
             }
             // The unique contents of hosts differ.
             let run = content.run.wrapping_add(u64::from(index));
-            HostReplay { job, content: ContentSpec { run, ..content.clone() } }
+            job.spec = Some(ContentSpec { run, ..content.clone() });
+            job
         };
         Ok(Self { job: job.clone(), of_hosts: (0..).zip(hosts).map(of_host).collect() })
     }
 }
 
-impl HostReplay {
-    /// Resolves the replay on its host.
-    ///
-    /// # Errors
-    /// Fails as [`super::resolve`] does.
-    pub fn resolve(
-        &self,
-        environment: &JobEnvironment<'_>,
-    ) -> Result<ResolvedReplay, ReplayJobError> {
-        resolve_with(&self.job, &self.content, environment)
-    }
-}
-
 impl FleetJob for FleetReplay {
-    type Part = HostReplay;
+    type Part = ReplayJobOptions;
     type Plan = IgnoredAny;
     type Input = ReplayInput;
     type Measured = ReplayResult;
     const SCHEMA: &'static str = SCHEMA;
 
-    fn parts(&self) -> Vec<HostReplay> {
+    fn parts(&self) -> Vec<ReplayJobOptions> {
         self.of_hosts.clone()
     }
 

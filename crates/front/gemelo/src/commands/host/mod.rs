@@ -13,7 +13,7 @@ use gemelo_job::JobEnvironment;
 use gemelo_job::bench::hosts::{HostJobs, take_for_checked};
 use gemelo_job::bench::{self, BegunFile, BenchFile, ResolvedJob};
 use gemelo_job::filebench::hosts::HostScript;
-use gemelo_job::replay::hosts::HostReplay;
+use gemelo_job::replay::{self, ReplayJobOptions};
 use gemelo_job::verify::{self, Verified, VerifyError};
 use gemelo_record::Provenance;
 use gemelo_scan::{ScanOptions, ScanRequest};
@@ -45,7 +45,7 @@ pub(crate) enum Task {
     /// The replay of a trace.
     Replay {
         /// The replay of the host.
-        replay: Box<HostReplay>,
+        replay: Box<ReplayJobOptions>,
     },
     /// A script of Filebench's language.
     Filebench {
@@ -180,12 +180,12 @@ fn run_jobs(
 }
 
 fn run_replay(
-    replay: &HostReplay,
+    job: &ReplayJobOptions,
     session: &Session,
     environment: &JobEnvironment<'_>,
     context: &Context,
 ) -> crate::Result<Done> {
-    let resolved = replay.resolve(environment)?;
+    let resolved = replay::resolve(job, environment)?;
     begin(session, &Value::Null)?;
     let mut ran = resolved.run(environment)?;
     let error = ran.error.take();
