@@ -31,7 +31,7 @@ mod transfer;
 mod watch;
 
 pub use access::{PoolAccess, Purpose};
-pub use control::Looks;
+pub use control::LookServer;
 pub use damage::mark_damaged;
 pub use failure::RequestFailure;
 pub use metrics::{MetricsAddress, UnknownMetricsAddress};

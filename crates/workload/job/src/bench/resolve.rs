@@ -1,6 +1,6 @@
 //! Resolves the options of a job: fills in defaults and refuses contradictions.
 
-use super::effect::{self, Given};
+use super::effect::{self, GivenOption};
 use super::error::ResolveError;
 use crate::engine::choose;
 use crate::options::{JobOptions, LoadOptions};
@@ -51,7 +51,7 @@ pub struct ResolvedJob {
     /// `true` if the user set the data of the files before the run.
     pub(super) says_populate: bool,
     /// Given options that may have no effect.
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<GivenOption>,
 }
 
 /// The storage of a job, and its name.

@@ -3,7 +3,7 @@
 use super::begun::{Begun, BegunHosts};
 use super::{Outputs, text};
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Columns, Fleet, start_of};
+use crate::commands::hosts::{self, Fleet, HostColumns, start_of};
 use crate::context::Context;
 use crate::exit::Outcome;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate};
@@ -11,8 +11,7 @@ use gemelo_job::JobOptions;
 use gemelo_job::bench::hosts::{FleetJobs, bytes_per_s};
 use gemelo_load::{OperationStats, RunResult};
 
-type Record = hosts::Record<FleetJobs>;
-type File = hosts::File<FleetJobs>;
+type JobRecord = hosts::HostRecordOf<FleetJobs>;
 
 /// Runs the jobs on the hosts, prints one result of all, and writes it.
 pub(super) fn run(
@@ -38,7 +37,7 @@ pub(super) fn run(
     hosts::deliver::<FleetJobs>(&file, shown, is_in_text, results, context)
 }
 
-fn shown(file: &File, brief: bool) -> String {
+fn shown(file: &hosts::HostsFileOf<FleetJobs>, brief: bool) -> String {
     let (inputs, results) = (&file.file.input, &file.file.result);
     let mut shown = String::new();
     if !brief {
@@ -56,8 +55,8 @@ fn shown(file: &File, brief: bool) -> String {
 
 /// Returns the hosts side by side in one job, with the offset of their clocks and the delay of their
 /// start.
-fn table(all: &[Record], job: usize) -> String {
-    let rows = |host: &Record| {
+fn table(all: &[JobRecord], job: usize) -> String {
+    let rows = |host: &JobRecord| {
         let Some(total) = result(host, job).map(|result| &result.total) else { return Vec::new() };
         let sides = [("read", &total.reads), ("write", &total.writes)];
         let is_mixed = sides.iter().all(|(_, side)| side.is_some());
@@ -72,7 +71,7 @@ fn table(all: &[Record], job: usize) -> String {
     };
     hosts::table(
         all,
-        &Columns {
+        &HostColumns {
             headings: &["operations/s", "rate", "mean", "99 %", "max", "start", "clock"],
             rows: &rows,
             rate: &|host| result(host, job).map(bytes_per_s),
@@ -82,11 +81,11 @@ fn table(all: &[Record], job: usize) -> String {
 }
 
 /// Returns the result of a host in one job.
-fn result(host: &Record, job: usize) -> Option<&RunResult> {
+fn result(host: &JobRecord, job: usize) -> Option<&RunResult> {
     host.file.as_ref()?.result.get(job)
 }
 
-fn row(name: String, side: &OperationStats, host: &Record, job: usize) -> Vec<String> {
+fn row(name: String, side: &OperationStats, host: &JobRecord, job: usize) -> Vec<String> {
     let latency = &side.latency.summary;
     let offset = host.date_offset_ns;
     let sign = if offset < 0 { "-" } else { "+" };

@@ -2,7 +2,7 @@
 
 use super::{Arguments, sweep};
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Columns, Fleet, start_of};
+use crate::commands::hosts::{self, Fleet, HostColumns, start_of};
 use crate::context::Context;
 use crate::exit::Outcome;
 use gemelo_base::units::{format_count, format_duration_ns};
@@ -10,7 +10,7 @@ use gemelo_filebench::WorkloadResult;
 use gemelo_job::FleetJob as _;
 use gemelo_job::filebench::hosts::FleetScript;
 
-type Record = hosts::Record<FleetScript>;
+type ScriptRecord = hosts::HostRecordOf<FleetScript>;
 
 /// Runs the script on the hosts, prints one result of all, and writes it.
 pub(super) fn run(
@@ -30,14 +30,14 @@ pub(super) fn run(
 }
 
 /// Returns the hosts side by side, in each of their runs.
-fn table(all: &[Record]) -> String {
-    let rows = |host: &Record| {
+fn table(all: &[ScriptRecord]) -> String {
+    let rows = |host: &ScriptRecord| {
         let runs = host.file.iter().flat_map(|file| &file.result).flat_map(|point| &point.runs);
         runs.enumerate().filter_map(|(number, run)| row(host, number, run)).collect()
     };
     hosts::table(
         all,
-        &Columns {
+        &HostColumns {
             headings: &["ops/s", "MB/s", "ms/op", "max", "start"],
             rows: &rows,
             rate: &|host| Some(FleetScript::rate(&host.file.as_ref()?.result)),
@@ -46,7 +46,7 @@ fn table(all: &[Record]) -> String {
     )
 }
 
-fn row(host: &Record, number: usize, run: &WorkloadResult) -> Option<Vec<String>> {
+fn row(host: &ScriptRecord, number: usize, run: &WorkloadResult) -> Option<Vec<String>> {
     let last = run.intervals.last()?;
     let max_ns = last.flowops.iter().map(|flowop| flowop.max_latency_ns).max();
     Some(vec![

@@ -4,8 +4,8 @@
 mod run;
 mod text;
 
-pub(crate) use run::{File, Record, deliver, join, no_file, record, run, told};
-pub(crate) use text::{Columns, slowest_line, start_of, table};
+pub(crate) use run::{HostRecordOf, HostsFileOf, deliver, join, no_file, record, run, told};
+pub(crate) use text::{HostColumns, slowest_line, start_of, table};
 
 use super::host::Task;
 use crate::context::Context;

@@ -13,10 +13,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The result of a job of all hosts.
-pub(crate) type File<Job> = HostsFile<<Job as FleetJob>::Input, <Job as FleetJob>::Measured>;
+pub(crate) type HostsFileOf<Job> = HostsFile<<Job as FleetJob>::Input, <Job as FleetJob>::Measured>;
 
 /// The part that one host has in a job.
-pub(crate) type Record<Job> = HostRecord<<Job as FleetJob>::Input, <Job as FleetJob>::Measured>;
+pub(crate) type HostRecordOf<Job> =
+    HostRecord<<Job as FleetJob>::Input, <Job as FleetJob>::Measured>;
 
 /// Runs a job, and makes one file of the results of the hosts. `receive` takes the parts of what
 /// the hosts send meanwhile.
@@ -25,7 +26,7 @@ pub(crate) fn run<Job: FleetJob>(
     task: impl Fn(Box<Job::Part>) -> Task,
     receive: impl Fn(usize, &[u8]) -> Result<(), String>,
     (fleet, context): (&Fleet, &Context),
-) -> crate::Result<File<Job>> {
+) -> crate::Result<HostsFileOf<Job>> {
     let tasks: Vec<Task> = job.parts().into_iter().map(|part| task(Box::new(part))).collect();
     let agree = |plans: &[Job::Plan]| job.agree(fleet.names(), plans);
     let hosts = records(fleet.run_receiving(&tasks, agree, receive, context)?)?;
@@ -57,14 +58,14 @@ pub(crate) fn join<Input, Measured>(
 /// Prints a result unless it goes to the standard output in another form, tells those of its
 /// warnings that the text does not have, and writes it.
 pub(crate) fn deliver<Job: FleetJob>(
-    file: &File<Job>,
+    file: &HostsFileOf<Job>,
     text: impl FnOnce() -> String,
     is_in_text: impl Fn(&String) -> bool,
     (results, force): (&ResultOptions, bool),
     context: &Context,
 ) -> crate::Result<Outcome>
 where
-    File<Job>: Serialize + Clone + Into<AnyResult>,
+    HostsFileOf<Job>: Serialize + Clone + Into<AnyResult>,
 {
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();

@@ -5,7 +5,7 @@ use gemelo_base::units::format_duration_ns;
 use gemelo_record::HostRecord;
 
 /// The columns of a table of hosts, and how they are filled.
-pub(crate) struct Columns<'a, Record> {
+pub(crate) struct HostColumns<'a, Record> {
     /// The headings after that of the host.
     pub(crate) headings: &'a [&'a str],
     /// Returns the rows of a host, with its name; none if it has no result.
@@ -19,7 +19,7 @@ pub(crate) struct Columns<'a, Record> {
 /// Returns a table of the hosts, and a line that names the slowest one.
 pub(crate) fn table<Input, Measured>(
     hosts: &[HostRecord<Input, Measured>],
-    columns: &Columns<'_, HostRecord<Input, Measured>>,
+    columns: &HostColumns<'_, HostRecord<Input, Measured>>,
 ) -> String {
     let mut table = Table::new();
     table.row([&["host"], columns.headings].concat());

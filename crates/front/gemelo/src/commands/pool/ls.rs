@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const KIND: Kind<ResultFile<Input<'static>, &'static [Row]>> =
+const KIND: Kind<ResultFile<Input<'static>, &'static [PoolRow]>> =
     Kind::new("gemelo.pool-list/1", "Result of gemelo pool ls");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
@@ -44,7 +44,7 @@ struct Input<'a> {
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Row {
+struct PoolRow {
     /// Directory of the pool.
     pool: PoolPlace,
     /// The state of the pool.
@@ -52,7 +52,7 @@ struct Row {
     /// The process that uses the pool; absent if it is idle.
     process_id: Option<u32>,
     /// Absent if the pool cannot be opened.
-    figures: Option<Stats>,
+    figures: Option<PoolFigures>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
@@ -66,7 +66,7 @@ enum State {
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Stats {
+struct PoolFigures {
     /// Size of the data store.
     capacity_bytes: u64,
     /// Bytes of the data store that take contents.
@@ -77,7 +77,7 @@ struct Stats {
     volumes: u64,
 }
 
-impl Row {
+impl PoolRow {
     fn of(pool: PoolPlace, report: &StatReport) -> Self {
         let (state, process_id) = match (&report.server, report.holder_process_id) {
             _ if !report.damage.is_empty() => (State::Damaged, None),
@@ -87,7 +87,7 @@ impl Row {
         };
         let stat = &report.pool;
         let block_bytes = u64::from(stat.block_bytes);
-        let figures = Stats {
+        let figures = PoolFigures {
             capacity_bytes: (stat.capacity_blocks + stat.reserved_blocks) * block_bytes,
             used_bytes: stat.data_blocks() * block_bytes,
             dedup_ratio: report.dedup_ratio,
@@ -109,7 +109,8 @@ impl Row {
             State::Damaged => "damaged".to_owned(),
             State::Unusable => "unusable".to_owned(),
         };
-        let of = |text: fn(&Stats) -> String| self.figures.as_ref().map_or_else(String::new, text);
+        let of =
+            |text: fn(&PoolFigures) -> String| self.figures.as_ref().map_or_else(String::new, text);
         [
             self.pool.to_string(),
             of(|figures| format_size(figures.capacity_bytes)),
@@ -180,11 +181,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let mut rows = Vec::new();
     for pool in found {
         rows.push(match pools::stat(&pool, context) {
-            Ok(report) => Row::of(pool, &report),
+            Ok(report) => PoolRow::of(pool, &report),
             Err(error) => {
                 warnings.push(error.message());
                 outcome = Outcome::Partial;
-                Row::unusable(pool)
+                PoolRow::unusable(pool)
             }
         });
     }

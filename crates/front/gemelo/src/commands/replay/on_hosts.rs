@@ -2,14 +2,14 @@
 
 use super::{Arguments, text};
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Columns, Fleet, start_of};
+use crate::commands::hosts::{self, Fleet, HostColumns, start_of};
 use crate::context::Context;
 use crate::exit::Outcome;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate};
 use gemelo_job::FleetJob as _;
 use gemelo_job::replay::hosts::FleetReplay;
 
-type Record = hosts::Record<FleetReplay>;
+type ReplayRecord = hosts::HostRecordOf<FleetReplay>;
 
 /// Replays on the hosts, prints one result of all, and writes it.
 pub(super) fn run(
@@ -27,8 +27,8 @@ pub(super) fn run(
 }
 
 /// Returns the hosts side by side.
-fn table(all: &[Record]) -> String {
-    let row = |host: &Record| -> Option<Vec<String>> {
+fn table(all: &[ReplayRecord]) -> String {
+    let row = |host: &ReplayRecord| -> Option<Vec<String>> {
         let result = &host.file.as_ref()?.result;
         let mut latencies = result.reads.response_ns.clone();
         latencies.merge(&result.writes.response_ns);
@@ -45,7 +45,7 @@ fn table(all: &[Record]) -> String {
     };
     hosts::table(
         all,
-        &Columns {
+        &HostColumns {
             headings: &["operations/s", "rate", "99 %", "max", "start"],
             rows: &|host| row(host).into_iter().collect(),
             rate: &|host| Some(FleetReplay::rate(&host.file.as_ref()?.result)),

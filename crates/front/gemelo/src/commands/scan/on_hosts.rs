@@ -5,7 +5,7 @@ use super::arguments::ScanArguments;
 use super::finish;
 use super::outputs::Saving;
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Columns, Fleet};
+use crate::commands::hosts::{self, Fleet, HostColumns};
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, failed, refused};
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
@@ -124,7 +124,7 @@ pub(super) fn table(scans: &[HostScan]) -> String {
             format_rate(bytes_per_s(file)),
         ])
     };
-    let columns = Columns {
+    let columns = HostColumns {
         headings: &["files", "data", "time", "rate"],
         rows: &|scan| row(scan).into_iter().collect(),
         rate: &|scan| scan.file.as_ref().map(bytes_per_s),
