@@ -7,9 +7,9 @@
 //!
 //! [`compare`] is the entry for a comparison of two samples, and [`compare_pairs`] for sides that
 //! were measured in the same rounds: they select the test and the interval that fit.
-//! [`Confidence::shared_by`] corrects the level of many comparisons, and [`PlannedLooks`] that of data
-//! that are looked at several times. The documentation of each function names the source of its
-//! formula.
+//! [`Confidence::shared_by`] corrects the level of many comparisons, and [`PlannedLooks`] that of
+//! data that are looked at several times. The documentation of each function names the source of
+//! its formula.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -11,8 +11,8 @@ const MAX_LOOKS: u32 = 3;
 /// An interval that is looked at again after each repetition until it is narrow, or leaves out a
 /// value, misses its true value too often: the data choose the moment. Here the moments are fixed
 /// in advance, and the errors are spent on them in equal parts: each interval has the level of
-/// [`PlannedLooks::share`], so that the intervals of all looks together keep the level, whatever decides
-/// about going on. Sources: Pocock, "Group sequential methods in the design and analysis of
+/// [`PlannedLooks::share`], so that the intervals of all looks together keep the level, whatever
+/// decides about going on. Sources: Pocock, "Group sequential methods in the design and analysis of
 /// clinical trials", Biometrika 64 (1977); Lan and DeMets, "Discrete sequential boundaries for
 /// clinical trials", Biometrika 70 (1983). The parts add up to the level by Bonferroni's
 /// inequality, so nothing is assumed of the dependence between looks.

@@ -1,7 +1,8 @@
 //! The programs and rights that tests need, for development only.
 //!
-//! A test without what it needs says so and passes. With `GEMELO_REQUIRE_TOOLS` set, as where all is
-//! there, it fails instead. All such tests go through [`missing`], so none is skipped in silence.
+//! A test without what it needs says so and passes. With `GEMELO_REQUIRE_TOOLS` set, as where all
+//! is there, it fails instead. All such tests go through [`missing`], so none is skipped in
+//! silence.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![expect(

@@ -53,8 +53,8 @@ fn shown(file: &hosts::HostsFileOf<FleetJobs>, brief: bool) -> String {
     shown
 }
 
-/// Returns the hosts side by side in one job, with the offset of their clocks and the delay of their
-/// start.
+/// Returns the hosts side by side in one job, with the offset of their clocks and the delay of
+/// their start.
 fn table(all: &[JobRecord], job: usize) -> String {
     let rows = |host: &JobRecord| {
         let Some(total) = result(host, job).map(|result| &result.total) else { return Vec::new() };
