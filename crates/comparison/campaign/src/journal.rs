@@ -23,7 +23,7 @@ pub(crate) const JOURNAL_FILE: &str = "journal.jsonl";
 /// A line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Entry {
+enum JournalEntry {
     /// A resource is about to be made.
     Makes { id: u64, resource: Resource },
     /// A directory was made, and has nothing in it yet.
@@ -79,7 +79,7 @@ impl Journal {
     }
 
     /// Appends an entry. One that is lost in a crash must be harmless, or be made durable.
-    fn append(&mut self, entry: &Entry, is_durable: bool) -> Result<(), StepError> {
+    fn append(&mut self, entry: &JournalEntry, is_durable: bool) -> Result<(), StepError> {
         let cannot = |source| StepError::Io { action: "write", path: self.path.clone(), source };
         let mut line = serde_json::to_string(entry).map_err(|error| cannot(error.into()))?;
         line.push('\n');
@@ -90,7 +90,7 @@ impl Journal {
     /// Records a resource durably. The caller makes it afterwards.
     pub(crate) fn note(&mut self, resource: Resource) -> Result<(), StepError> {
         let id = self.next_id;
-        self.append(&Entry::Makes { id, resource: resource.clone() }, true)?;
+        self.append(&JournalEntry::Makes { id, resource: resource.clone() }, true)?;
         self.next_id += 1;
         self.live.push(LiveResource { id, resource, made: None });
         Ok(())
@@ -110,7 +110,7 @@ impl Journal {
             return Err(StepError::Io { action: "create", path, source });
         }
         let identity = FileIdentity::at(&path).map_err(StepError::io("find", &path))?;
-        self.append(&Entry::Made { id, identity }, true)?;
+        self.append(&JournalEntry::Made { id, identity }, true)?;
         self.live.iter_mut().filter(|live| live.id == id).for_each(|live| {
             live.made = Some(identity);
         });
@@ -119,7 +119,7 @@ impl Journal {
 
     /// Ends an entry, because its resource is gone or was not made.
     fn end(&mut self, id: u64, is_durable: bool) -> Result<(), StepError> {
-        self.append(&Entry::Undone { id }, is_durable)?;
+        self.append(&JournalEntry::Undone { id }, is_durable)?;
         self.live.retain(|live| live.id != id);
         Ok(())
     }
@@ -202,16 +202,16 @@ fn replay(text: &str, path: &Path) -> Result<(Live, u64), CampaignError> {
             source,
         })?;
         match entry {
-            Entry::Makes { id, resource } => {
+            JournalEntry::Makes { id, resource } => {
                 next_id = next_id.max(id + 1);
                 live.push(LiveResource { id, resource, made: None });
             }
-            Entry::Made { id, identity } => {
+            JournalEntry::Made { id, identity } => {
                 live.iter_mut().filter(|live| live.id == id).for_each(|live| {
                     live.made = Some(identity);
                 });
             }
-            Entry::Undone { id } => live.retain(|live| live.id != id),
+            JournalEntry::Undone { id } => live.retain(|live| live.id != id),
         }
     }
     Ok((live, next_id))

@@ -6,7 +6,7 @@ use crate::run::{first_runs, warm_up_runs};
 use crate::schedule::Pair;
 use crate::selection::Selection;
 use gemelo_record::PlannedRun;
-use gemelo_stats::{Confidence, Looks, RatioNoise};
+use gemelo_stats::{Confidence, PlannedLooks, RatioNoise};
 use std::time::Duration;
 
 /// A target or a workload of a plan.
@@ -129,7 +129,7 @@ impl Plan {
         };
         let (ranked, unknown): (Vec<&Pair>, Vec<&Pair>) = compared.partition(is_ranked);
         let (comparisons, unknown_pairs) = (ranked.len(), unknown.len());
-        let looks = Looks::new(settings.repetitions, settings.max_repetitions);
+        let looks = PlannedLooks::new(settings.repetitions, settings.max_repetitions);
         let confidence = looks.share(Confidence::new(settings.confidence).ok()?);
         let noise = RatioNoise { deviation: settings.spread_share, is_paired: true };
         let level = confidence.shared_by(comparisons);

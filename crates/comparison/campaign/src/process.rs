@@ -361,7 +361,7 @@ mod tests {
             command
         };
         if quick(&mut namespace("true".as_ref()), "test", LONG).is_err() {
-            eprintln!("skipped: this user can make no PID namespace");
+            gemelo_tools::missing("root, for a PID namespace");
             return;
         }
         let mut command = namespace(&std::env::current_exe().unwrap());

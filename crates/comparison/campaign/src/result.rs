@@ -2,7 +2,7 @@
 
 use crate::error::StepError;
 use crate::process;
-use crate::workload::{Measured, Stage};
+use crate::workload::{ActionSite, Measured};
 use gemelo_record::{Better, Stats};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -12,7 +12,10 @@ pub(crate) const ELAPSED: &str = "run/elapsed_ns";
 
 /// Runs a command of this program with `--json` and reads its figures. The target was made for this
 /// run, so the command may overwrite it.
-pub(crate) fn run(stage: &mut Stage<'_, '_>, mut command: Command) -> Result<Measured, StepError> {
+pub(crate) fn run(
+    stage: &mut ActionSite<'_, '_>,
+    mut command: Command,
+) -> Result<Measured, StepError> {
     let file = format!("{}.json", stage.name);
     let path = stage.site.results.join(&file);
     // The space in use is asked for while the files are there.
@@ -22,7 +25,7 @@ pub(crate) fn run(stage: &mut Stage<'_, '_>, mut command: Command) -> Result<Mea
 
 /// Runs a command that writes a result file into the directory of the results.
 pub(crate) fn run_with_result(
-    stage: &mut Stage<'_, '_>,
+    stage: &mut ActionSite<'_, '_>,
     mut command: Command,
     file: &str,
 ) -> Result<Measured, StepError> {
@@ -48,7 +51,11 @@ pub(crate) fn run_with_result(
 }
 
 /// Makes the error of a program that has failed.
-pub(crate) fn failure(stage: &Stage<'_, '_>, command: &Command, status: ExitStatus) -> StepError {
+pub(crate) fn failure(
+    stage: &ActionSite<'_, '_>,
+    command: &Command,
+    status: ExitStatus,
+) -> StepError {
     stage.site.failure(&process::name_of(command), &stage.name, status)
 }
 

@@ -20,7 +20,7 @@ const MAKE_LIMIT: Duration = Duration::from_secs(600);
 const READY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The place of one run.
-pub(crate) struct Site<'a> {
+pub(crate) struct RunSite<'a> {
     /// The path of this program, which the steps of a run call.
     pub(crate) program: &'a Path,
     /// Directory for everything that the run makes and removes.
@@ -43,7 +43,7 @@ pub(crate) struct Site<'a> {
     pub(crate) warnings: Vec<String>,
 }
 
-impl Site<'_> {
+impl RunSite<'_> {
     /// Returns a command of this program.
     pub(crate) fn gemelo(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.program);
@@ -135,7 +135,7 @@ impl Site<'_> {
     }
 
     /// Makes the error of a program that has failed, with the last lines of its errors, which
-    /// [`Site::run_logged`] has kept under this name.
+    /// [`RunSite::run_logged`] has kept under this name.
     pub(crate) fn failure(&self, program: &str, name: &str, status: ExitStatus) -> StepError {
         let (program, status) = (program.to_owned(), status.to_string());
         StepError::Program { program, status, output: self.end_of(&format!("{name}.err")) }

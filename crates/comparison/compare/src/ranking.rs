@@ -5,7 +5,7 @@ use crate::{Groups, Margin, MarginError, Pair, Place, Row, Selection, Settings};
 use gemelo_base::Classified;
 use gemelo_figures::name_parts;
 use gemelo_record::{Better, CampaignRecord, TargetRecord, WorkloadRecord};
-use gemelo_stats::{Confidence, ConfidenceError, Looks};
+use gemelo_stats::{Confidence, ConfidenceError, PlannedLooks};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -61,7 +61,7 @@ impl Standards {
     /// # Errors
     /// Fails if the record has an invalid level or margin.
     pub fn of(campaign: &CampaignRecord) -> Result<Self, SettingsError> {
-        let looks = Looks::new(campaign.repetitions, campaign.max_repetitions);
+        let looks = PlannedLooks::new(campaign.repetitions, campaign.max_repetitions);
         Ok(Self {
             confidence: looks.share(Confidence::new(campaign.confidence)?),
             margin: Margin::new(campaign.margin_share)?,

@@ -15,7 +15,7 @@ use gemelo_compare::{
     Groups, Place, Repetition, Row, Slowdown, Standards, Verdict, compare_targets, limited,
 };
 use gemelo_record::CampaignRecord;
-use gemelo_stats::Looks;
+use gemelo_stats::PlannedLooks;
 
 const SEED: u64 = 5;
 
@@ -60,7 +60,7 @@ impl<'a> Simulated<'a> {
 
     /// Measures until everything is decided, or for the most repetitions.
     fn run(&self, random: &mut Random) -> Vec<Row> {
-        let looks = Looks::new(self.campaign.repetitions, self.campaign.max_repetitions);
+        let looks = PlannedLooks::new(self.campaign.repetitions, self.campaign.max_repetitions);
         let mut values = Vec::new();
         let mut rows = Vec::new();
         for rounds in looks.counts() {

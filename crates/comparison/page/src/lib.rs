@@ -17,6 +17,8 @@ mod markdown;
 mod origin;
 mod pictures;
 mod plain;
+#[cfg(feature = "png")]
+mod png;
 mod quantity;
 mod single;
 mod thin;

@@ -7,9 +7,9 @@
 //!
 //! [`compare`] is the entry for a comparison of two samples, and [`compare_pairs`] for sides that
 //! were measured in the same rounds: they select the test and the interval that fit.
-//! [`Confidence::shared_by`] corrects the level of many comparisons, and [`Looks`] that of data
-//! that are looked at several times. The documentation of each function names the source of its
-//! formula.
+//! [`Confidence::shared_by`] corrects the level of many comparisons, and [`PlannedLooks`] that of
+//! data that are looked at several times. The documentation of each function names the source of
+//! its formula.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -32,7 +32,7 @@ pub use autocorrelation::autocorrelation_time;
 pub use choice::{Comparison, FEWEST_FOR_RANKS, compare, compare_pairs, fits_ranks, has_outlier};
 pub use effect::{cliffs_delta, hedges_g};
 pub use interval::{Confidence, ConfidenceError, Estimate, Interval};
-pub use looks::Looks;
+pub use looks::PlannedLooks;
 pub use mean::{centre_with_interval, difference_of_means, mean_with_interval};
 pub use pairs::{Directions, Pairs, difference_of_pairs, paired_test, ratio_of_pairs};
 pub use ranks::{ShiftBounds, rank_test};

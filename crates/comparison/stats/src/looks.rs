@@ -11,17 +11,17 @@ const MAX_LOOKS: u32 = 3;
 /// An interval that is looked at again after each repetition until it is narrow, or leaves out a
 /// value, misses its true value too often: the data choose the moment. Here the moments are fixed
 /// in advance, and the errors are spent on them in equal parts: each interval has the level of
-/// [`Looks::share`], so that the intervals of all looks together keep the level, whatever decides
-/// about going on. Sources: Pocock, "Group sequential methods in the design and analysis of
+/// [`PlannedLooks::share`], so that the intervals of all looks together keep the level, whatever
+/// decides about going on. Sources: Pocock, "Group sequential methods in the design and analysis of
 /// clinical trials", Biometrika 64 (1977); Lan and DeMets, "Discrete sequential boundaries for
 /// clinical trials", Biometrika 70 (1983). The parts add up to the level by Bonferroni's
 /// inequality, so nothing is assumed of the dependence between looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Looks {
+pub struct PlannedLooks {
     counts: Vec<u32>,
 }
 
-impl Looks {
+impl PlannedLooks {
     /// Plans the looks from the fewest to the most repetitions: at both, and once between them if
     /// there is room, with equal ratios of the numbers.
     #[must_use]
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn looks_are_few_and_end_with_the_most() {
-        let counts = |fewest, most| Looks::new(fewest, most).counts().to_vec();
+        let counts = |fewest, most| PlannedLooks::new(fewest, most).counts().to_vec();
         assert_eq!(counts(5, 20), [5, 10, 20]);
         assert_eq!(counts(3, 4), [3, 4]);
         assert_eq!(counts(5, 5), [5]);
         assert_eq!(counts(1, 2), [1, 2]);
-        let looks = Looks::new(5, 20);
+        let looks = PlannedLooks::new(5, 20);
         assert_eq!(
             [5, 7, 10, 20].map(|count| looks.after(count)),
             [Some(10), Some(10), Some(20), None]
         );
         assert_eq!(looks.share(Confidence::USUAL), Confidence::USUAL.shared_by(3));
-        assert_eq!(Looks::new(5, 5).share(Confidence::USUAL), Confidence::USUAL);
+        assert_eq!(PlannedLooks::new(5, 5).share(Confidence::USUAL), Confidence::USUAL);
     }
 }

@@ -15,9 +15,9 @@ use syn::{DeriveInput, Error, Result};
 /// of the field `source`, or of the first field of a tuple. `#[kind(source, untouched)]` and
 /// `#[kind(source, midway)]` pass it through the method of `FailureKind` of that name.
 ///
-/// `#[kind(BadInput, remedy = Overwrite)]` states a `Remedy` as well. `remedy = source` takes that of
-/// the error below, as a kind of `source` does by itself, and `remedy = name` that which the method
-/// `name` of the error returns.
+/// `#[kind(BadInput, remedy = Overwrite)]` states a `Remedy` as well. `remedy = source` takes that
+/// of the error below, as a kind of `source` does by itself, and `remedy = name` that which the
+/// method `name` of the error returns.
 #[proc_macro_derive(Classified, attributes(kind))]
 pub fn derive_classified(input: TokenStream) -> TokenStream {
     derive(input, kinds::expand)

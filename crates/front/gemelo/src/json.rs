@@ -30,7 +30,7 @@ pub(crate) struct JsonOutput {
 }
 
 /// A result with the input that it was made from. [`Kind::made`] makes one.
-pub(crate) struct Made<Input, Output> {
+pub(crate) struct MadeResult<Input, Output> {
     schema: &'static str,
     input: Input,
     result: Output,
@@ -43,8 +43,8 @@ impl<Input, Output> Kind<ResultFile<Input, Output>> {
         input: Input,
         result: Output,
         warnings: Vec<String>,
-    ) -> Made<Input, Output> {
-        Made { schema: self.schema(), input, result, warnings }
+    ) -> MadeResult<Input, Output> {
+        MadeResult { schema: self.schema(), input, result, warnings }
     }
 }
 
@@ -54,12 +54,12 @@ impl<Input, Output> Kind<HostsFile<Input, Output>> {
         input: Input,
         result: Output,
         warnings: Vec<String>,
-    ) -> Made<Input, Output> {
-        Made { schema: self.schema(), input, result, warnings }
+    ) -> MadeResult<Input, Output> {
+        MadeResult { schema: self.schema(), input, result, warnings }
     }
 }
 
-impl<Input: Serialize, Output: Serialize> Made<Input, Output> {
+impl<Input: Serialize, Output: Serialize> MadeResult<Input, Output> {
     /// Adds the provenance of this process.
     pub(crate) fn into_file(self, context: &Context) -> ResultFile<Input, Output> {
         let Self { schema, input, result, warnings } = self;
@@ -93,7 +93,7 @@ impl JsonOption {
         &self,
         force: bool,
         context: &Context,
-        made: Made<Input, Output>,
+        made: MadeResult<Input, Output>,
     ) -> crate::Result<()> {
         context.monitor.finish();
         self.write_file(force, &made.into_file(context))
@@ -125,7 +125,7 @@ impl JsonOutput {
     pub(crate) fn finish<Input: Serialize, Output: Serialize>(
         &self,
         context: &Context,
-        made: Made<Input, Output>,
+        made: MadeResult<Input, Output>,
         text: &str,
     ) -> crate::Result<()> {
         self.conclude(context, made, (text, false), |_, _| Ok(()))
@@ -136,7 +136,7 @@ impl JsonOutput {
         &self,
         report: &ReportOption,
         context: &Context,
-        made: Made<Input, Output>,
+        made: MadeResult<Input, Output>,
         text: &str,
     ) -> crate::Result<()>
     where
@@ -150,7 +150,7 @@ impl JsonOutput {
     fn conclude<Input: Serialize, Output: Serialize>(
         &self,
         context: &Context,
-        made: Made<Input, Output>,
+        made: MadeResult<Input, Output>,
         (text, is_replaced): (&str, bool),
         write_report: impl FnOnce(&ResultFile<Input, Output>, Option<&Path>) -> crate::Result<()>,
     ) -> crate::Result<()> {

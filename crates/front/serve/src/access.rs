@@ -1,7 +1,7 @@
 //! A pool as commands use it: opened by this process, or asked for through the socket of the
 //! process that has it.
 
-use crate::control::{self, HolderKind, Looks};
+use crate::control::{self, HolderKind, LookServer};
 use crate::failure::RequestFailure;
 use crate::open_pool::{OpenError, OpenPool};
 use crate::request::{PoolRequest, Reply};
@@ -40,7 +40,7 @@ pub struct PoolAccess {
 /// The process that has the pool.
 enum PoolHolder {
     /// This process. Others may ask it for figures meanwhile.
-    Here(Arc<OpenPool>, Option<Looks>),
+    Here(Arc<OpenPool>, Option<LookServer>),
     Elsewhere(HolderKind),
 }
 
@@ -126,7 +126,7 @@ impl PoolAccess {
         let figures = move || Some(weak.upgrade()?.stat_for_others());
         // Others can open a pool that is only read. Without a socket they wait for a change.
         let looks = (purpose == Purpose::Change)
-            .then(|| Looks::open(&directory, Box::new(figures)).ok())
+            .then(|| LookServer::open(&directory, Box::new(figures)).ok())
             .flatten();
         Self { place: place.clone(), directory, had: PoolHolder::Here(pool, looks) }
     }

@@ -56,6 +56,16 @@ pub struct Health {
     pub since_utc_s: Option<u64>,
 }
 
+/// The state and the reason: `damaged: contents`.
+impl fmt::Display for Health {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason.as_str() {
+            "" => self.state.fmt(formatter),
+            reason => write!(formatter, "{}: {reason}", self.state),
+        }
+    }
+}
+
 impl Health {
     /// Returns the health that follows from the figures.
     pub(crate) fn of<V>(report: &StatReport<V>, thresholds: &Thresholds) -> Self {

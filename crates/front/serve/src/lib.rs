@@ -33,7 +33,7 @@ mod transfer;
 mod watch;
 
 pub use access::{PoolAccess, Purpose};
-pub use control::Looks;
+pub use control::LookServer;
 pub use damage::mark_damaged;
 pub use events::unfit_for_events;
 pub use failure::RequestFailure;

@@ -1,6 +1,6 @@
 //! An open pool, and the requests that it performs.
 
-use crate::control::Looks;
+use crate::control::LookServer;
 use crate::failure::RequestFailure;
 use crate::figures::{connections, damage_at_opening, report_on, volume_reports};
 use crate::health::HealthWatch;
@@ -410,7 +410,7 @@ pub fn connected(clients: u64) -> Option<String> {
 /// serve, until the result is dropped. Returns [`None`] if no socket can be made, for example in a
 /// read-only directory; other processes then wait.
 #[must_use]
-pub fn let_look(place: &PoolPlace, pool: Weak<Pool>) -> Option<Looks> {
+pub fn let_look(place: &PoolPlace, pool: Weak<Pool>) -> Option<LookServer> {
     let directory = place.host_directory().ok()?;
     let place = place.clone();
     let figures = move || {
@@ -421,7 +421,7 @@ pub fn let_look(place: &PoolPlace, pool: Weak<Pool>) -> Option<Looks> {
         let holder_process_id = Some(std::process::id());
         Some(report.map(|report| StatReport { holder_process_id, ..report }))
     };
-    Looks::open(&directory, Box::new(figures)).ok()
+    LookServer::open(&directory, Box::new(figures)).ok()
 }
 
 /// The reason why a pool was not opened with its settings.

@@ -39,6 +39,18 @@ pub enum ContentOptionsError {
     },
 }
 
+/// Returns the contents of a job, which another host may have resolved already.
+///
+/// # Errors
+/// Fails as [`resolve`] does.
+pub(crate) fn settled(
+    spec: Option<ContentSpec>,
+    options: &ContentOptions,
+    monitor: &dyn Monitor,
+) -> Result<ContentSpec, ContentOptionsError> {
+    spec.map_or_else(|| resolve(options, monitor), Ok)
+}
+
 /// Resolves content options. Remarks on the distribution go to the monitor.
 ///
 /// # Errors

@@ -18,6 +18,7 @@ pub mod distributions;
 mod engine;
 mod environment;
 pub mod filebench;
+mod fleet;
 pub mod job_file;
 pub mod nearest;
 mod options;
@@ -30,6 +31,7 @@ mod trace_input;
 pub mod verify;
 
 pub use environment::{JobEnvironment, OutputError, OutputFile, OutputFiles};
+pub use fleet::{FleetFile, FleetJob, HostFile, Merged};
 pub use options::{
     ContentChoice, ContentOptions, EngineChoice, JobOptions, LoadOptions, OperationChoice,
     PopulateChoice, SyncChoice, VerifyChoice,

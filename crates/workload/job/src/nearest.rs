@@ -1,15 +1,9 @@
 //! Finds the known names that resemble a wrong one.
 
-/// Returns the similarity of two names from 0 to 100: the share of pairs of adjacent letters that
-/// both names have.
-fn likeness(one: &str, other: &str) -> usize {
-    let pairs = |text: &str| -> Vec<(char, char)> {
-        let letters: Vec<char> = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
-        letters.iter().copied().zip(letters.iter().copied().skip(1)).collect()
-    };
-    let (one, other) = (pairs(one), pairs(other));
-    let common = one.iter().filter(|pair| other.contains(pair)).count();
-    2 * common * 100 / (one.len() + other.len()).max(1)
+/// Returns the similarity of two names in percent: the share of pairs of adjacent letters that both
+/// names have.
+fn likeness(one: &str, other: &str) -> u32 {
+    (strsim::sorensen_dice(one, other) * 100.0) as u32
 }
 
 /// Returns the known name that is most similar to a wrong one, if its similarity is at least 50.

@@ -4,7 +4,7 @@
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use gemelo_base::values::{Percent, Size, Span, parse_rate};
-use gemelo_content::AssignmentMode;
+use gemelo_content::{AssignmentMode, ContentSpec};
 use gemelo_load::{JobOperation, Populate, SyncPolicy, Verify};
 use gemelo_pattern::Pattern;
 use gemelo_target::{Engine, TargetUri};
@@ -273,7 +273,7 @@ options!(
 );
 
 /// All options of a job.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct JobOptions {
     /// The target, the load and the measurement.
     #[command(flatten)]
@@ -284,6 +284,10 @@ pub struct JobOptions {
     /// Name of the job in the output
     #[arg(long, value_name = "NAME", help_heading = "Measurement")]
     pub name: Option<String>,
+    /// The contents that the options describe, for other hosts, which then need none of the files
+    /// that the options name.
+    #[arg(skip)]
+    pub spec: Option<ContentSpec>,
 }
 
 impl JobOptions {
@@ -294,6 +298,7 @@ impl JobOptions {
             name: self.name.or(other.name),
             content: self.content.or(other.content),
             load: self.load.or(other.load),
+            spec: self.spec,
         }
     }
 }

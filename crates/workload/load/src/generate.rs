@@ -94,7 +94,7 @@ pub fn generate(
     if files == 0 || files > blocks {
         return Err(GenerateError::Files { blocks, files });
     }
-    let work = Work {
+    let work = GenerateWork {
         assignment: Assignment::new(spec, blocks, 1)?,
         generator: Generator::new(spec)?,
         blocks,
@@ -118,7 +118,7 @@ pub fn generate(
 }
 
 /// State shared by all worker threads.
-struct Work<'a> {
+struct GenerateWork<'a> {
     assignment: Assignment,
     generator: Generator,
     blocks: u64,
@@ -130,7 +130,7 @@ struct Work<'a> {
     written: AtomicU64,
 }
 
-impl Work<'_> {
+impl GenerateWork<'_> {
     fn write_one(&self, file: &OutputFile<'_>) -> Result<(), GenerateError> {
         let chunk_blocks = self.chunk_blocks();
         self.on_all_cores(self.blocks.div_ceil(chunk_blocks), |chunk, buffer| {

@@ -25,7 +25,7 @@ pub(crate) enum Unfinished {
 }
 
 /// State shared by all worker threads.
-struct Work<'a> {
+struct PopulateWork<'a> {
     job: &'a Job,
     contents: &'a Contents,
     target: &'a dyn Target,
@@ -52,7 +52,7 @@ pub(crate) fn populate(
     let began_ns = environment.clock.now_ns();
     environment.monitor.begin("populating", Unit::Bytes, Some(data_bytes));
     let block_bytes = job.spec().block_bytes;
-    let work = Work {
+    let work = PopulateWork {
         job,
         contents,
         target,
@@ -68,7 +68,7 @@ pub(crate) fn populate(
     Ok(Some(Populated { data_bytes, elapsed_ns }))
 }
 
-impl Work<'_> {
+impl PopulateWork<'_> {
     fn run(&self) -> Result<(), Unfinished> {
         let workers = std::thread::available_parallelism()
             .map_or(1, usize::from)

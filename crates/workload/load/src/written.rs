@@ -75,7 +75,7 @@ impl SharedCounts {
 }
 
 /// The writes of one or more processes.
-struct Counts {
+struct WrittenCounts {
     zeros: u64,
     unique: u64,
     shared: SharedCounts,
@@ -97,7 +97,8 @@ fn count_within(
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU32::new(0);
     let count_some = || {
-        let mut counts = Counts { zeros: 0, unique: 0, shared: SharedCounts::new(max_contents) };
+        let mut counts =
+            WrittenCounts { zeros: 0, unique: 0, shared: SharedCounts::new(max_contents) };
         loop {
             let process = next.fetch_add(1, Ordering::Relaxed);
             if process >= history.processes {
@@ -124,7 +125,11 @@ fn count_within(
     (counted_blocks > 0).then(|| to_distribution(&mut total, blocks, counted_blocks))
 }
 
-fn to_distribution(counts: &mut Counts, blocks: u64, counted_blocks: u64) -> WrittenDistribution {
+fn to_distribution(
+    counts: &mut WrittenCounts,
+    blocks: u64,
+    counted_blocks: u64,
+) -> WrittenDistribution {
     let mut classes: BTreeMap<u64, u64> = BTreeMap::new();
     let scale = 1u64 << counts.shared.zeros.min(63);
     for copies in counts.shared.copies.values() {

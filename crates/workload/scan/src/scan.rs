@@ -9,7 +9,7 @@ use crate::locality::LocalitySample;
 use crate::nature::{Nature, NatureSample};
 use crate::options::ScanOptions;
 use crate::plan;
-use crate::read::{Counted, Queue, Session, SizeCounts, SizeState, Worker};
+use crate::read::{Queue, ReaderCounts, Session, SizeCounts, SizeState, Worker};
 use crate::result::{BlockSizeResult, Effort, FileCounts, PoolPrediction, ScanResult};
 use crate::saved::{Saved, SavedSetError, Saving, SetHead, SizeHead};
 use crate::set::{self, ContentLocation, CountingSet, locked};
@@ -157,7 +157,7 @@ fn known_total(roots: &[Root]) -> Option<u64> {
 fn run_threads(
     session: &Session<'_>,
     roots: &[Root],
-) -> Result<(Counted, Vec<PathBuf>), ScanError> {
+) -> Result<(ReaderCounts, Vec<PathBuf>), ScanError> {
     // The threads that did start would otherwise wait for work for ever.
     let failed = |source: io::Error| {
         session.halt.fail(io::Error::from(source.kind()));
@@ -186,7 +186,7 @@ fn run_threads(
         );
         let _ended_early = walker.walk(roots, &mut |batch| session.queue.send(batch));
         session.queue.end_walk();
-        let mut all = Counted::default();
+        let mut all = ReaderCounts::default();
         for reader in readers {
             match reader.join() {
                 Ok(counted) => all.add(&counted),
@@ -208,7 +208,7 @@ impl Drop for HaltOnPanic<'_> {
     }
 }
 
-impl Counted {
+impl ReaderCounts {
     fn add(&mut self, other: &Self) {
         self.files += other.files;
         self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);

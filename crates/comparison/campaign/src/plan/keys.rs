@@ -23,7 +23,7 @@ pub(crate) struct Text {
 pub(crate) type NamedTexts = (String, usize, Vec<Text>);
 
 /// A value of a table.
-struct Entry<'a> {
+struct KeyEntry<'a> {
     name: &'a str,
     line: usize,
     value: &'a Spanned<DeValue<'a>>,
@@ -37,7 +37,7 @@ pub(crate) struct Keys<'a> {
     line: usize,
     source: &'a str,
     scope: Scope,
-    entries: Vec<Entry<'a>>,
+    entries: Vec<KeyEntry<'a>>,
     asked: RefCell<Vec<&'static str>>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Keys<'a> {
     ) -> Self {
         let mut ordered: Vec<_> = table.iter().collect();
         ordered.sort_by_key(|(name, _)| name.span().start);
-        let entries = ordered.into_iter().map(|(name, value)| Entry {
+        let entries = ordered.into_iter().map(|(name, value)| KeyEntry {
             name: name.get_ref().as_ref(),
             line: line_of(source, name.span().start),
             value,
@@ -78,8 +78,11 @@ impl<'a> Keys<'a> {
     /// Returns the same table, whose texts use the names of another scope.
     pub(crate) fn in_scope(&self, scope: Scope) -> Keys<'a> {
         let entries = self.entries.iter();
-        let entries =
-            entries.map(|entry| Entry { name: entry.name, line: entry.line, value: entry.value });
+        let entries = entries.map(|entry| KeyEntry {
+            name: entry.name,
+            line: entry.line,
+            value: entry.value,
+        });
         Keys {
             place: self.place.clone(),
             line: self.line,
@@ -94,7 +97,7 @@ impl<'a> Keys<'a> {
         &self.scope
     }
 
-    fn find(&self, name: &'static str) -> Option<&Entry<'a>> {
+    fn find(&self, name: &'static str) -> Option<&KeyEntry<'a>> {
         self.asked.borrow_mut().push(name);
         self.entries.iter().find(|entry| entry.name == name)
     }
@@ -188,7 +191,7 @@ impl<'a> Keys<'a> {
     }
 
     fn texts_where(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<NamedTexts>, PlanError> {
-        let texts = |entry: &Entry<'_>| {
+        let texts = |entry: &KeyEntry<'_>| {
             Ok((entry.name.to_owned(), entry.line, self.list_of(entry.name, entry.value)?))
         };
         self.entries.iter().filter(|entry| is_wanted(entry.name)).map(texts).collect()

@@ -8,10 +8,10 @@ use crate::plan::Settings;
 use crate::process;
 use crate::resource::Resource;
 use crate::result;
-use crate::site::Site;
+use crate::site::RunSite;
 use crate::system;
-use crate::target::{Made, TargetPlan};
-use crate::workload::{Action, Measured, Stage, Step, WorkloadPlan};
+use crate::target::{MadeTarget, TargetPlan};
+use crate::workload::{Action, ActionSite, Measured, Step, WorkloadPlan};
 use gemelo_base::{Clock, WallClock};
 use gemelo_compare::Repetition;
 use gemelo_record::{
@@ -30,7 +30,7 @@ pub(super) struct Attempt<'a> {
     settings: &'a Settings,
     target: &'a TargetPlan,
     workload: &'a WorkloadPlan,
-    site: Site<'a>,
+    site: RunSite<'a>,
     clock: gemelo_base::SystemClock,
     start_ns: u64,
     record: RunRecord,
@@ -53,7 +53,7 @@ impl<'a> Attempt<'a> {
         files::make_results(&results, &run.id)?;
         let clock = campaign.environment.clock;
         let number = run.id.split('-').next().unwrap_or_default();
-        let site = Site {
+        let site = RunSite {
             program: campaign.environment.program,
             work: campaign.work.join(number),
             results,
@@ -165,7 +165,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    fn make(&mut self) -> Result<Box<dyn Made>, StepError> {
+    fn make(&mut self) -> Result<Box<dyn MadeTarget>, StepError> {
         let mark = self.site.mark.clone();
         self.site.journal.note(Resource::MarkedProcesses { mark })?;
         self.site.directory(&self.site.work.clone())?;
@@ -177,7 +177,12 @@ impl<'a> Attempt<'a> {
         Ok(made)
     }
 
-    fn prepare(&mut self, made: &dyn Made, number: usize, step: &Step) -> Result<(), StepError> {
+    fn prepare(
+        &mut self,
+        made: &dyn MadeTarget,
+        number: usize,
+        step: &Step,
+    ) -> Result<(), StepError> {
         match step {
             Step::Act(action) => {
                 let name = format!("prepare-{number}");
@@ -193,11 +198,11 @@ impl<'a> Attempt<'a> {
 
     fn act(
         &mut self,
-        made: &dyn Made,
+        made: &dyn MadeTarget,
         action: &dyn Action,
         name: &str,
     ) -> Result<Measured, StepError> {
-        let mut stage = Stage {
+        let mut stage = ActionSite {
             site: &mut self.site,
             place: made.place(),
             name: name.to_owned(),
@@ -215,7 +220,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    fn ask_space(&mut self, made: &dyn Made, moment: &str) -> Result<(), StepError> {
+    fn ask_space(&mut self, made: &dyn MadeTarget, moment: &str) -> Result<(), StepError> {
         let space = self.phase("space", |run| made.space(&mut run.site))?;
         if let Some(space) = space {
             self.record.space.insert(moment.to_owned(), space);

@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 
 /// The complete runs so far.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct CompleteRuns {
     groups: Groups,
 }
 
-impl Measured {
+impl CompleteRuns {
     /// Adds a run.
     pub(super) fn add(&mut self, run: &RunRecord) {
         if run.outcome == Outcome::Done {

@@ -14,7 +14,7 @@ use crate::room::Room;
 use crate::schedule::{Pair, order};
 use crate::selection::Selection;
 use attempt::Attempt;
-use decision::Measured;
+use decision::CompleteRuns;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_compare::Place;
 use gemelo_record::Provenance;
@@ -22,7 +22,7 @@ use gemelo_record::{
     CAMPAIGN_SCHEMA, CampaignRecord, Outcome, PlannedRun, RUN_FILE, RunRecord, TargetRecord,
     WorkloadRecord, read_campaign, read_run, run_directory,
 };
-use gemelo_stats::Looks;
+use gemelo_stats::PlannedLooks;
 use pace::Pace;
 use std::path::{Path, PathBuf};
 
@@ -249,7 +249,7 @@ struct Campaign<'a> {
 impl Campaign<'_> {
     fn all_runs(&mut self, selection: &Selection) -> Result<Summary, CampaignError> {
         let mut summary = Summary::default();
-        let mut measured = Measured::default();
+        let mut measured = CompleteRuns::default();
         let monitor = self.environment.monitor;
         monitor.begin("run", Unit::Items, Some(self.record.runs.len() as u64));
         let Environment { clock, stop, .. } = self.environment;
@@ -303,11 +303,11 @@ impl Campaign<'_> {
     fn add_repetitions(
         &mut self,
         selection: &Selection,
-        measured: &Measured,
+        measured: &CompleteRuns,
     ) -> Result<bool, CampaignError> {
         let settings = &self.plan.settings;
         let last = self.record.runs.iter().map(|run| run.repetition).max().unwrap_or(0);
-        let looks = Looks::new(settings.repetitions, settings.max_repetitions);
+        let looks = PlannedLooks::new(settings.repetitions, settings.max_repetitions);
         let Some(next) = looks.after(last) else { return Ok(false) };
         let undecided = measured.undecided(&self.record)?;
         let is_undecided = |pair: &Pair| {

@@ -4,13 +4,13 @@
 //! directory, `RUN` a word that no other run has, and `PLACE` the place where the load goes.
 
 use super::file_system::space_of_mount;
-use super::{Made, Place, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::process;
 use crate::resource::Resource;
-use crate::site::Site;
+use crate::site::RunSite;
 use gemelo_base::{name_of_text, text_of_name};
 use gemelo_record::Space;
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ impl Target for Commands {
         Duration::from_millis(1000)
     }
 
-    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+    fn make(&self, site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
         let place = self.place.replace("$WORK", &text_of_name(site.work.as_os_str()));
         let place = place.replace("$RUN", &site.mark);
         let mut environment: BTreeMap<_, _> = site.environment().into_iter().collect();
@@ -125,9 +125,9 @@ impl Target for Commands {
         runner.note(site, self.unmount.as_deref())?;
         runner.run(site, self.mount.as_deref())?;
         let place = match self.kind {
-            PlaceKind::Directory => Place::Directory(path),
-            PlaceKind::Device => Place::Device(path),
-            PlaceKind::InProcess | PlaceKind::Export => Place::Uri(place),
+            PlaceKind::Directory => LoadPlace::Directory(path),
+            PlaceKind::Device => LoadPlace::Device(path),
+            PlaceKind::InProcess | PlaceKind::Export => LoadPlace::Uri(place),
         };
         let (space, settle) = (self.space.clone(), self.settle.clone());
         Ok(Box::new(MadeByCommands { runner, place, space, settle }))
@@ -141,7 +141,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn run(&self, site: &Site<'_>, script: Option<&str>) -> Result<String, StepError> {
+    fn run(&self, site: &RunSite<'_>, script: Option<&str>) -> Result<String, StepError> {
         script.map_or(Ok(String::new()), |script| site.run(&mut self.command(script)))
     }
 
@@ -152,7 +152,7 @@ impl Runner {
     }
 
     /// Records the script that gives back what the next one makes.
-    fn note(&self, site: &mut Site<'_>, script: Option<&str>) -> Result<(), StepError> {
+    fn note(&self, site: &mut RunSite<'_>, script: Option<&str>) -> Result<(), StepError> {
         let Some(script) = script else { return Ok(()) };
         let texts = self.environment.iter();
         let texts = texts.map(|(name, value)| ((*name).to_owned(), text_of_name(value)));
@@ -166,23 +166,23 @@ impl Runner {
 
 struct MadeByCommands {
     runner: Runner,
-    place: Place,
+    place: LoadPlace,
     space: Option<String>,
     settle: Option<String>,
 }
 
-impl Made for MadeByCommands {
-    fn place(&self) -> Place {
+impl MadeTarget for MadeByCommands {
+    fn place(&self) -> LoadPlace {
         self.place.clone()
     }
 
-    fn settle(&self, site: &mut Site<'_>) -> Result<bool, StepError> {
+    fn settle(&self, site: &mut RunSite<'_>) -> Result<bool, StepError> {
         let Some(script) = &self.settle else { return Ok(false) };
         let status = site.run_logged(&mut self.runner.command(script), "settle", SETTLE_LIMIT)?;
         if status.success() { Ok(true) } else { Err(site.failure("settle", "settle", status)) }
     }
 
-    fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+    fn space(&self, site: &mut RunSite<'_>) -> Result<Option<Space>, StepError> {
         match (&self.space, &self.place) {
             (Some(script), _) => {
                 let printed = self.runner.run(site, Some(script))?;
@@ -191,7 +191,7 @@ impl Made for MadeByCommands {
                     expected: "line data_bytes=NUMBER",
                 })
             }
-            (None, Place::Directory(path)) => space_of_mount(site, path).map(Some),
+            (None, LoadPlace::Directory(path)) => space_of_mount(site, path).map(Some),
             _ => Ok(None),
         }
     }

@@ -1,10 +1,10 @@
 //! A block device. Its content is overwritten.
 
-use super::{Made, Place, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::site::Site;
+use crate::site::RunSite;
 use crate::system;
 use gemelo_base::ShowPath as _;
 use std::os::unix::fs::FileTypeExt;
@@ -66,7 +66,7 @@ impl Target for Device {
         Duration::from_millis(200)
     }
 
-    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+    fn make(&self, site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
         if self.discards {
             site.run(Command::new("blkdiscard").arg(&self.path))?;
         }
@@ -76,8 +76,8 @@ impl Target for Device {
 
 struct MadeDevice(PathBuf);
 
-impl Made for MadeDevice {
-    fn place(&self) -> Place {
-        Place::Device(self.0.clone())
+impl MadeTarget for MadeDevice {
+    fn place(&self) -> LoadPlace {
+        LoadPlace::Device(self.0.clone())
     }
 }

@@ -1,10 +1,10 @@
 //! A directory of a file system that exists.
 
-use super::{Made, Place, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::site::Site;
+use crate::site::RunSite;
 use gemelo_base::ShowPath as _;
 use gemelo_record::Space;
 use std::os::unix::fs::MetadataExt;
@@ -61,7 +61,7 @@ impl Target for Directory {
         Duration::from_millis(5)
     }
 
-    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+    fn make(&self, site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
         let path = match &self.path {
             Some(parent) => {
                 parent.join(format!("gemelo-{:016x}", gemelo_base::random::fresh_word()))
@@ -76,12 +76,12 @@ struct MadeDirectory {
     path: PathBuf,
 }
 
-impl Made for MadeDirectory {
-    fn place(&self) -> Place {
-        Place::Directory(self.path.clone())
+impl MadeTarget for MadeDirectory {
+    fn place(&self) -> LoadPlace {
+        LoadPlace::Directory(self.path.clone())
     }
 
-    fn space(&self, _site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+    fn space(&self, _site: &mut RunSite<'_>) -> Result<Option<Space>, StepError> {
         Ok(Some(space_of_tree(&self.path)?))
     }
 }

@@ -1,10 +1,10 @@
 //! File systems on loop devices and on other block devices, made and mounted for one run.
 
-use super::{Made, Place, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::site::Site;
+use crate::site::RunSite;
 use crate::system;
 use gemelo_base::units::format_exact_size;
 use gemelo_record::Space;
@@ -62,7 +62,7 @@ impl FileSystem {
     }
 
     /// Makes the file system on a device and mounts it.
-    pub(super) fn make(&self, site: &mut Site<'_>, device: &Path) -> Result<PathBuf, StepError> {
+    pub(super) fn make(&self, site: &mut RunSite<'_>, device: &Path) -> Result<PathBuf, StepError> {
         site.run(Command::new(self.maker).args(self.force).args(&self.make_options).arg(device))?;
         site.mount(device, &self.mount_options)
     }
@@ -134,7 +134,7 @@ impl Target for LoopTarget {
         Duration::from_millis(1000)
     }
 
-    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+    fn make(&self, site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
         let file = site.sparse_file("disk", self.bytes)?;
         let device = site.attach(&file)?;
         let mount = self.file_system.make(site, &device)?;
@@ -149,12 +149,12 @@ struct Mounted {
     duperemove_options: Vec<String>,
 }
 
-impl Made for Mounted {
-    fn place(&self) -> Place {
-        Place::Directory(self.mount.clone())
+impl MadeTarget for Mounted {
+    fn place(&self) -> LoadPlace {
+        LoadPlace::Directory(self.mount.clone())
     }
 
-    fn settle(&self, site: &mut Site<'_>) -> Result<bool, StepError> {
+    fn settle(&self, site: &mut RunSite<'_>) -> Result<bool, StepError> {
         if !self.uses_duperemove {
             return Ok(false);
         }
@@ -170,7 +170,7 @@ impl Made for Mounted {
         Ok(true)
     }
 
-    fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+    fn space(&self, site: &mut RunSite<'_>) -> Result<Option<Space>, StepError> {
         space_of_mount(site, &self.mount).map(Some)
     }
 }
@@ -182,12 +182,12 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 ///
 /// Programs ask a file system, here and in [`space_of_mount`], because one in user space may hang,
 /// and a program can be ended at its time limit.
-pub(super) fn write_back(site: &Site<'_>, path: &Path) -> Result<(), StepError> {
+pub(super) fn write_back(site: &RunSite<'_>, path: &Path) -> Result<(), StepError> {
     site.run(Command::new("sync").arg("--file-system").arg(path)).map(drop)
 }
 
 /// Returns the space that a mounted file system says it uses, with everything written back.
-pub(super) fn space_of_mount(site: &Site<'_>, path: &Path) -> Result<Space, StepError> {
+pub(super) fn space_of_mount(site: &RunSite<'_>, path: &Path) -> Result<Space, StepError> {
     write_back(site, path)?;
     let used = site.run(Command::new("df").args(["--block-size=1", "--output=used"]).arg(path))?;
     let options = ["--summarize", "--apparent-size", "--block-size=1", "--one-file-system"];

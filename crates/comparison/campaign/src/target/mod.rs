@@ -11,7 +11,7 @@ mod zfs;
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::site::Site;
+use crate::site::RunSite;
 use gemelo_record::Space;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,13 +37,13 @@ pub(crate) trait Target: std::fmt::Debug + Send + Sync {
     fn making_time(&self) -> Duration;
 
     /// Makes the target fresh. Everything that has to be given back is in the journal of the site.
-    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError>;
+    fn make(&self, site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError>;
 }
 
 /// A target that exists.
-pub(crate) trait Made {
+pub(crate) trait MadeTarget {
     /// Returns the place where the load goes.
-    fn place(&self) -> Place;
+    fn place(&self) -> LoadPlace;
 
     /// Returns `true` if the process of the load does the work of the target.
     fn is_in_load(&self) -> bool {
@@ -51,19 +51,19 @@ pub(crate) trait Made {
     }
 
     /// Runs the off-line pass to its end. Returns `false` if the target has none.
-    fn settle(&self, _site: &mut Site<'_>) -> Result<bool, StepError> {
+    fn settle(&self, _site: &mut RunSite<'_>) -> Result<bool, StepError> {
         Ok(false)
     }
 
     /// Returns the space in use, if the target knows it.
-    fn space(&self, _site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+    fn space(&self, _site: &mut RunSite<'_>) -> Result<Option<Space>, StepError> {
         Ok(None)
     }
 }
 
 /// The place where the load goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LoadPlace {
     /// A directory of a file system.
     Directory(PathBuf),
     /// A block device.
@@ -73,7 +73,7 @@ pub(crate) enum Place {
     Uri(String),
 }
 
-/// The kind of a [`Place`], which is known before it exists.
+/// The kind of a [`LoadPlace`], which is known before it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlaceKind {
     /// A directory of a file system.
@@ -86,7 +86,7 @@ pub(crate) enum PlaceKind {
     Export,
 }
 
-impl Place {
+impl LoadPlace {
     /// Returns the place as `--target` takes it.
     pub(crate) fn uri(&self) -> OsString {
         match self {
@@ -107,10 +107,10 @@ impl PlaceKind {
     }
 }
 
-type Read = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Target>, PlanError>;
+type ReadTarget = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Target>, PlanError>;
 
 /// The kinds of targets: the key that selects each in a plan, and its reader.
-const KINDS: [(&str, Read); 7] = [
+const KINDS: [(&str, ReadTarget); 7] = [
     ("directory", directory::read),
     ("device", device::read),
     ("volume", volume::read),

@@ -1,10 +1,10 @@
 //! An NBD export that the user provides. Its content is overwritten.
 
-use super::{Made, Place, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::site::Site;
+use crate::site::RunSite;
 use std::time::Duration;
 
 /// Beginnings of the URIs of exports.
@@ -46,15 +46,15 @@ impl Target for Export {
         Duration::from_millis(5)
     }
 
-    fn make(&self, _site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+    fn make(&self, _site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
         Ok(Box::new(MadeExport(self.uri.clone())))
     }
 }
 
 struct MadeExport(String);
 
-impl Made for MadeExport {
-    fn place(&self) -> Place {
-        Place::Uri(self.0.clone())
+impl MadeTarget for MadeExport {
+    fn place(&self) -> LoadPlace {
+        LoadPlace::Uri(self.0.clone())
     }
 }

@@ -3,11 +3,11 @@
 //! Pools and volumes are made, served and asked by this program's own commands, as a user does it.
 
 use super::file_system::{self, FileSystem};
-use super::{Made, Place, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::site::Site;
+use crate::site::RunSite;
 use crate::system;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_exact_size;
@@ -171,28 +171,28 @@ impl Target for Volume {
         })
     }
 
-    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+    fn make(&self, site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
         let pool = site.work.join("pool");
         self.make_pool(site, &pool)?;
         let is_offline = self.mode == "offline";
         let made = |place| Box::new(MadeVolume { pool: pool.clone(), place, is_offline });
         let file_system = match &self.access {
             Access::InProcess => {
-                return Ok(made(Place::Uri(format!("pool:{}/{VOLUME}", pool.shown()))));
+                return Ok(made(LoadPlace::Uri(format!("pool:{}/{VOLUME}", pool.shown()))));
             }
             Access::Nbd => None,
             Access::Mounted(file_system) => Some(file_system),
         };
         let uri = self.serve(site, &pool)?;
-        let Some(file_system) = file_system else { return Ok(made(Place::Uri(uri))) };
+        let Some(file_system) = file_system else { return Ok(made(LoadPlace::Uri(uri))) };
         let file = fuse_file(site, &uri)?;
         let device = site.attach(&file)?;
-        Ok(made(Place::Directory(file_system.make(site, &device)?)))
+        Ok(made(LoadPlace::Directory(file_system.make(site, &device)?)))
     }
 }
 
 impl Volume {
-    fn make_pool(&self, site: &Site<'_>, pool: &Path) -> Result<(), StepError> {
+    fn make_pool(&self, site: &RunSite<'_>, pool: &Path) -> Result<(), StepError> {
         let mut create = site.gemelo(&["pool", "create"]);
         create.arg(pool).arg(format!("--capacity={}", self.capacity_bytes)).args(&self.pool_words);
         if self.verifies_bytes {
@@ -206,7 +206,7 @@ impl Volume {
     }
 
     /// Starts a server of the pool and returns the URI of the volume.
-    fn serve(&self, site: &mut Site<'_>, pool: &Path) -> Result<String, StepError> {
+    fn serve(&self, site: &mut RunSite<'_>, pool: &Path) -> Result<String, StepError> {
         const NAME: &str = "serve";
         let socket = site.socket_directory()?.join("s");
         let mut serve = site.gemelo(&["serve"]);
@@ -218,7 +218,7 @@ impl Volume {
 }
 
 /// Makes an export a file by `nbdfuse`, and returns the file.
-fn fuse_file(site: &mut Site<'_>, uri: &str) -> Result<PathBuf, StepError> {
+fn fuse_file(site: &mut RunSite<'_>, uri: &str) -> Result<PathBuf, StepError> {
     const NAME: &str = "nbdfuse";
     let directory = site.work.join("fuse");
     std::fs::create_dir(&directory).map_err(StepError::io("create", &directory))?;
@@ -232,20 +232,20 @@ fn fuse_file(site: &mut Site<'_>, uri: &str) -> Result<PathBuf, StepError> {
 
 struct MadeVolume {
     pool: PathBuf,
-    place: Place,
+    place: LoadPlace,
     is_offline: bool,
 }
 
-impl Made for MadeVolume {
-    fn place(&self) -> Place {
+impl MadeTarget for MadeVolume {
+    fn place(&self) -> LoadPlace {
         self.place.clone()
     }
 
     fn is_in_load(&self) -> bool {
-        matches!(&self.place, Place::Uri(uri) if uri.starts_with("pool:"))
+        matches!(&self.place, LoadPlace::Uri(uri) if uri.starts_with("pool:"))
     }
 
-    fn settle(&self, site: &mut Site<'_>) -> Result<bool, StepError> {
+    fn settle(&self, site: &mut RunSite<'_>) -> Result<bool, StepError> {
         if !self.is_offline {
             return Ok(false);
         }
@@ -254,8 +254,8 @@ impl Made for MadeVolume {
         Ok(true)
     }
 
-    fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
-        if let Place::Directory(mount) = &self.place {
+    fn space(&self, site: &mut RunSite<'_>) -> Result<Option<Space>, StepError> {
+        if let LoadPlace::Directory(mount) = &self.place {
             // Dirty pages of the file system are part of the load.
             file_system::write_back(site, mount)?;
         }

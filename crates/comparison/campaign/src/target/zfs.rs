@@ -1,11 +1,11 @@
 //! ZFS in user space (`zfs-fuse`) on a file, with or without deduplication.
 
-use super::{Made, Place, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::resource::Resource;
-use crate::site::Site;
+use crate::site::RunSite;
 use crate::system;
 use gemelo_base::units::format_exact_size;
 use gemelo_record::Space;
@@ -83,7 +83,7 @@ impl Target for Zfs {
         Duration::from_millis(5000)
     }
 
-    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+    fn make(&self, site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
         const NAME: &str = "zfs-fuse";
         let file = site.sparse_file("disk", self.bytes)?;
         // The machine has one daemon at a time; that of an earlier run may be about to end.
@@ -131,7 +131,7 @@ struct MadeZfs {
 }
 
 impl MadeZfs {
-    fn number(site: &Site<'_>, program: &str, words: &[&str]) -> Result<u64, StepError> {
+    fn number(site: &RunSite<'_>, program: &str, words: &[&str]) -> Result<u64, StepError> {
         let printed = site.run(Command::new(program).args(words))?;
         let text = printed.trim();
         gemelo_base::units::parse_size(text)
@@ -139,12 +139,12 @@ impl MadeZfs {
     }
 }
 
-impl Made for MadeZfs {
-    fn place(&self) -> Place {
-        Place::Directory(self.mount.clone())
+impl MadeTarget for MadeZfs {
+    fn place(&self) -> LoadPlace {
+        LoadPlace::Directory(self.mount.clone())
     }
 
-    fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+    fn space(&self, site: &mut RunSite<'_>) -> Result<Option<Space>, StepError> {
         let mounted = super::file_system::space_of_mount(site, &self.mount)?;
         let pool = self.pool.as_str();
         // Flushed data are in the log until the open transaction group is written, up to 30 s

@@ -5,7 +5,7 @@
 //! result file is the one that a user gets from the same command.
 
 use super::job_options::{self, JobOption, data_bytes, option_with, value_of};
-use super::{Action, Measured, Stage, pace};
+use super::{Action, ActionSite, Measured, pace};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
@@ -129,7 +129,7 @@ impl Bench {
     /// Runs the jobs with some options replaced.
     pub(super) fn run_with(
         &self,
-        stage: &mut Stage<'_, '_>,
+        stage: &mut ActionSite<'_, '_>,
         replaced: &[JobOption],
     ) -> Result<Measured, StepError> {
         let file = format!("{}.toml", stage.name);
@@ -206,7 +206,7 @@ impl Action for Bench {
         }
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         self.run_with(stage, &[])
     }
 }
@@ -263,7 +263,7 @@ impl Action for JobFile {
         None
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         let mut command = stage.site.gemelo(&["bench"]);
         command.arg(&self.path).arg("--target").arg(stage.place.uri());
         result::run(stage, command)

@@ -1,7 +1,7 @@
 //! A command of the user, whose time is measured. It may print further figures, and leave result
 //! files of this program or of `fio`, whose figures are taken over.
 
-use super::{Action, Measured, Stage};
+use super::{Action, ActionSite, Measured};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
@@ -45,7 +45,7 @@ impl Action for ShellCommand {
         Some(result::ELAPSED.to_owned())
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         let results = stage.site.results.clone();
         let result = results.join(format!("{}.json", stage.name));
         let before = result_files(&results)?;

@@ -1,7 +1,7 @@
 //! A script of Filebench's language: `gemelo filebench` with its options as keys.
 
 use super::job_options::{self, JobOption, value_of};
-use super::{Action, Measured, Stage};
+use super::{Action, ActionSite, Measured};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
@@ -71,7 +71,7 @@ impl Action for Filebench {
         Some(format!("{prefix}filebench/operations_per_s"))
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         let mut command = stage.site.gemelo(&["filebench"]);
         command.arg(&self.script).arg("--dir").arg(stage.place.uri());
         command.args(self.options.iter().filter_map(JobOption::word));

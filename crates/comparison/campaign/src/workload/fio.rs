@@ -1,12 +1,12 @@
 //! `fio`: a job file, or the options of one job as keys.
 
-use super::{Action, Measured, Stage};
+use super::{Action, ActionSite, Measured};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::system;
-use crate::target::{Place, PlaceKind};
+use crate::target::{LoadPlace, PlaceKind};
 use gemelo_base::units::parse_duration;
 use gemelo_base::{ShowPath as _, text_of_name};
 use std::ffi::OsString;
@@ -88,7 +88,7 @@ impl Action for Fio {
         Some(format!("{kind}/operations_per_s"))
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         let file = format!("{}.json", stage.name);
         let mut command = Command::new("fio");
         command.envs(stage.environment());
@@ -96,9 +96,11 @@ impl Action for Fio {
         command.arg(option("--output=", &stage.site.results.join(&file)));
         command.arg(format!("--randseed={}", stage.site.seed));
         match &stage.place {
-            Place::Directory(path) => command.arg(option("--directory=", path)),
-            Place::Device(path) => command.arg(option("--filename=", path)),
-            Place::Uri(uri) => command.args(["--ioengine=nbd".to_owned(), format!("--uri={uri}")]),
+            LoadPlace::Directory(path) => command.arg(option("--directory=", path)),
+            LoadPlace::Device(path) => command.arg(option("--filename=", path)),
+            LoadPlace::Uri(uri) => {
+                command.args(["--ioengine=nbd".to_owned(), format!("--uri={uri}")])
+            }
         };
         if self.file.is_none() {
             command.arg("--name=fio");

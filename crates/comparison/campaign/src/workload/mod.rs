@@ -14,8 +14,8 @@ mod tar;
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::site::Site;
-use crate::target::{Place, PlaceKind};
+use crate::site::RunSite;
+use crate::target::{LoadPlace, PlaceKind};
 use gemelo_base::values::Span;
 use gemelo_record::Stats;
 use std::ffi::OsString;
@@ -56,19 +56,19 @@ pub(crate) trait Action: std::fmt::Debug + Send + Sync {
     }
 
     /// Does it. A failed action has no figures.
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError>;
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError>;
 }
 
 /// The surroundings of one action.
-pub(crate) struct Stage<'a, 'b> {
-    pub(crate) site: &'a mut Site<'b>,
-    pub(crate) place: Place,
+pub(crate) struct ActionSite<'a, 'b> {
+    pub(crate) site: &'a mut RunSite<'b>,
+    pub(crate) place: LoadPlace,
     /// Name of the step, and the start of the names of its result files.
     pub(crate) name: String,
     pub(crate) limit: Duration,
 }
 
-impl Stage<'_, '_> {
+impl ActionSite<'_, '_> {
     /// Returns the variables of the environment by which commands of the user learn of the run.
     pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = self.site.environment();
@@ -101,10 +101,10 @@ pub(crate) enum Step {
     DropCaches,
 }
 
-type Read = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Action>, PlanError>;
+type ReadAction = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Action>, PlanError>;
 
 /// The kinds of actions: the key that selects each in a plan, and its reader.
-const KINDS: [(&str, Read); 8] = [
+const KINDS: [(&str, ReadAction); 8] = [
     ("bench", bench::read),
     ("probe", bench::read_probe),
     ("suite", suite::read),

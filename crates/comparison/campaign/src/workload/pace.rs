@@ -5,7 +5,7 @@
 
 use super::bench::Bench;
 use super::job_options::{JobOption, option_with};
-use super::{Action, Measured, Stage};
+use super::{Action, ActionSite, Measured};
 use crate::error::StepError;
 use crate::plan::PlanError;
 use crate::plan::keys::Keys;
@@ -130,7 +130,7 @@ impl Action for Paced {
         }
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         let name = stage.name.clone();
         let time =
             self.peak_time.map(|time| option_with("time", &format!("{}ns", time.as_nanos())));
@@ -161,7 +161,7 @@ impl Paced {
     /// Runs the job at a rate of all its processes together.
     fn at_rate(
         &self,
-        stage: &mut Stage<'_, '_>,
+        stage: &mut ActionSite<'_, '_>,
         name: &str,
         per_s: f64,
     ) -> Result<Measured, StepError> {
@@ -175,7 +175,7 @@ impl Paced {
     /// Finds the highest rate that fits by halving the range below the peak rate.
     fn search(
         &self,
-        stage: &mut Stage<'_, '_>,
+        stage: &mut ActionSite<'_, '_>,
         name: &str,
         peak_per_s: f64,
         fits: impl Fn(&Measured, f64) -> bool,

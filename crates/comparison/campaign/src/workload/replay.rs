@@ -1,12 +1,12 @@
 //! The replay of traces: `gemelo replay` with its options as keys.
 
 use super::job_options::{self, JobOption};
-use super::{Action, Measured, Stage};
+use super::{Action, ActionSite, Measured};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::result;
-use crate::target::{Place, PlaceKind};
+use crate::target::{LoadPlace, PlaceKind};
 use gemelo_base::{ShowPath as _, text_of_name};
 use gemelo_job::replay::ReplayJobOptions;
 use std::path::PathBuf;
@@ -60,9 +60,9 @@ impl Action for Replay {
         Some(figure.to_owned())
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         let target = match &stage.place {
-            Place::Directory(path) => path.join("replay.data").into(),
+            LoadPlace::Directory(path) => path.join("replay.data").into(),
             other => other.uri(),
         };
         let mut command = stage.site.gemelo(&["replay"]);

@@ -1,7 +1,7 @@
 //! The suite of the DEDISbench paper: `gemelo suite` with its options as keys.
 
 use super::job_options::{self, JobOption, data_bytes, value_of};
-use super::{Action, Measured, Stage};
+use super::{Action, ActionSite, Measured};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
@@ -57,7 +57,7 @@ impl Action for Suite {
         Some("nurand-write.write/operations_per_s".to_owned())
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         let mut command = stage.site.gemelo(&["suite", "--target"]);
         command.arg(stage.place.uri());
         command.args(self.options.iter().filter_map(JobOption::word));

@@ -1,12 +1,12 @@
 //! Unpacking a source tree: `tar x` of an archive, or of a directory that is packed before.
 
-use super::{Action, Measured, Stage};
+use super::{Action, ActionSite, Measured};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::system;
-use crate::target::{Place, PlaceKind};
+use crate::target::{LoadPlace, PlaceKind};
 use gemelo_base::ShowPath as _;
 use gemelo_record::{Better, Stats};
 use std::path::{Path, PathBuf};
@@ -63,9 +63,9 @@ impl Action for Tar {
         Some(result::ELAPSED.to_owned())
     }
 
-    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+    fn run(&self, stage: &mut ActionSite<'_, '_>) -> Result<Measured, StepError> {
         let archive = self.archive(stage)?;
-        let Place::Directory(place) = stage.place.clone() else {
+        let LoadPlace::Directory(place) = stage.place.clone() else {
             let (program, output) = ("tar".to_owned(), "the target is no directory".to_owned());
             return Err(StepError::Program { program, status: "no start".to_owned(), output });
         };
@@ -92,7 +92,7 @@ impl Action for Tar {
 impl Tar {
     /// Returns the archive. That of a tree is made before the measurement, in the run's directory,
     /// with files in the order of their names.
-    fn archive(&self, stage: &Stage<'_, '_>) -> Result<PathBuf, StepError> {
+    fn archive(&self, stage: &ActionSite<'_, '_>) -> Result<PathBuf, StepError> {
         match &self.source {
             Source::Archive(path) => Ok(path.clone()),
             Source::Tree(path) => {

@@ -3,7 +3,7 @@
 
 use super::data::Data;
 use super::doubts::doubts;
-use super::judgement::{Judgement, Versus};
+use super::judgement::{CampaignStatistics, Versus};
 use super::overview::{Rank, ranks, without_interval};
 use crate::anchor;
 use crate::document::{Answer, Item, Section, Text};
@@ -17,7 +17,7 @@ use gemelo_stats::Directions;
 const MAX_NAMED: usize = 8;
 
 /// Returns the section with the answer.
-pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
+pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Section {
     let mut section = Section::new("answer", "Answer");
     let ranks = ranks(data);
     let mut answers = Vec::new();
@@ -50,7 +50,7 @@ fn without_answer(data: &Data) -> &'static str {
 }
 
 /// A comparison on one workload.
-struct Compared<'a> {
+struct AnsweredComparison<'a> {
     rank: &'a Rank<'a>,
     versus: Versus,
     /// The smaller number of repetitions of the two targets.
@@ -58,28 +58,32 @@ struct Compared<'a> {
 }
 
 fn of_target(
-    judged: &Judgement,
+    judged: &CampaignStatistics,
     ranks: &[Rank<'_>],
     target: &TargetRecord,
     baseline: &TargetRecord,
 ) -> Option<Answer> {
-    let mut compared: Vec<Compared<'_>> = Vec::new();
+    let mut compared: Vec<AnsweredComparison<'_>> = Vec::new();
     for rank in ranks {
         let of = |name: &str| judged.estimate(&rank.workload.name, name, &rank.figure);
         let versus = judged.versus(&rank.workload.name, &target.name, &rank.figure);
         if let (Some(one), Some(other), Some(versus)) =
             (of(&target.name), of(&baseline.name), versus)
         {
-            compared.push(Compared { rank, versus, repetitions: one.count.min(other.count) });
+            compared.push(AnsweredComparison {
+                rank,
+                versus,
+                repetitions: one.count.min(other.count),
+            });
         }
     }
     if compared.is_empty() {
         return None;
     }
     compared.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
-    let differing: Vec<&Compared<'_>> =
+    let differing: Vec<&AnsweredComparison<'_>> =
         compared.iter().filter(|one| one.versus.is_significant()).collect();
-    let with = |wanted: Verdict| -> Vec<&Compared<'_>> {
+    let with = |wanted: Verdict| -> Vec<&AnsweredComparison<'_>> {
         compared.iter().filter(|one| one.versus.verdict == wanted).collect()
     };
     let open = with(Verdict::Undecided);
@@ -117,7 +121,7 @@ fn of_target(
 const MAX_IN_SENTENCE: usize = 4;
 
 /// Adds each difference: `0.93× the writes of ext4 on hot-spots (0.88 to 0.98), slower in 5 of 5`.
-fn each(mut text: Text, found: &[&Compared<'_>], baseline: &TargetRecord) -> Text {
+fn each(mut text: Text, found: &[&AnsweredComparison<'_>], baseline: &TargetRecord) -> Text {
     for (number, one) in found.iter().enumerate() {
         if number > 0 {
             text = text.plain("; ");
@@ -139,7 +143,7 @@ fn each(mut text: Text, found: &[&Compared<'_>], baseline: &TargetRecord) -> Tex
 }
 
 /// Returns the rounds that agree with the ratio, and the word for their direction.
-fn direction(one: &Compared<'_>, directions: Directions) -> (usize, &'static str) {
+fn direction(one: &AnsweredComparison<'_>, directions: Directions) -> (usize, &'static str) {
     let is_higher = one.versus.ratio > 1.0;
     let count = if is_higher { directions.higher } else { directions.lower };
     let verb = verb_of(one.rank);
@@ -149,14 +153,14 @@ fn direction(one: &Compared<'_>, directions: Directions) -> (usize, &'static str
 /// Adds the ranges of many differences, by their verdict and their kind.
 fn ranges(
     mut text: Text,
-    compared: &[Compared<'_>],
+    compared: &[AnsweredComparison<'_>],
     baseline: &TargetRecord,
-    judged: &Judgement,
+    judged: &CampaignStatistics,
 ) -> Text {
     let mut parts = 0;
     for verdict in [Verdict::Better, Verdict::Worse] {
         for verb in VERBS {
-            let found: Vec<&Compared<'_>> = compared
+            let found: Vec<&AnsweredComparison<'_>> = compared
                 .iter()
                 .filter(|one| one.versus.verdict == verdict && verb_of(one.rank) == verb)
                 .collect();
@@ -174,7 +178,7 @@ fn ranges(
 }
 
 /// Adds the comparisons that are undecided, by their reason.
-fn undecided(mut text: Text, found: &[&Compared<'_>], of: usize) -> Text {
+fn undecided(mut text: Text, found: &[&AnsweredComparison<'_>], of: usize) -> Text {
     let mut reasons: Vec<Doubt> = Vec::new();
     for doubt in found.iter().filter_map(|one| one.versus.doubt) {
         if !reasons.contains(&doubt) {
@@ -182,7 +186,7 @@ fn undecided(mut text: Text, found: &[&Compared<'_>], of: usize) -> Text {
         }
     }
     for reason in reasons {
-        let with: Vec<&Compared<'_>> =
+        let with: Vec<&AnsweredComparison<'_>> =
             found.iter().copied().filter(|one| one.versus.doubt == Some(reason)).collect();
         let extent = extent_of(&with, of);
         text = text.plain(format!(" Undecided{extent}: {}.", reason.sentence()));
@@ -190,7 +194,7 @@ fn undecided(mut text: Text, found: &[&Compared<'_>], of: usize) -> Text {
     text
 }
 
-fn strength(compared: &Compared<'_>) -> f64 {
+fn strength(compared: &AnsweredComparison<'_>) -> f64 {
     compared.versus.ratio.max(f64::MIN_POSITIVE).ln().abs()
 }
 
@@ -253,9 +257,9 @@ fn verb_of(rank: &Rank<'_>) -> Verb {
 fn part(
     text: Text,
     Verb { verb, times, .. }: Verb,
-    found: &[&Compared<'_>],
+    found: &[&AnsweredComparison<'_>],
     baseline: &TargetRecord,
-    judged: &Judgement,
+    judged: &CampaignStatistics,
 ) -> Text {
     let text = text.plain(format!("{verb} "));
     let (Some(strongest), Some(weakest)) = (found.first(), found.last()) else { return text };
@@ -277,7 +281,7 @@ fn part(
 }
 
 /// Writes the workloads of comparisons: ` on uniform-read`, ` on 3 of 5 workloads`.
-fn extent_of(found: &[&Compared<'_>], of: usize) -> String {
+fn extent_of(found: &[&AnsweredComparison<'_>], of: usize) -> String {
     match found {
         [one] => format!(" on {}", one.rank.name()),
         [one, other] => format!(" on {} and {}", one.rank.name(), other.rank.name()),
@@ -286,7 +290,7 @@ fn extent_of(found: &[&Compared<'_>], of: usize) -> String {
     }
 }
 
-fn details(compared: &[Compared<'_>]) -> Vec<Text> {
+fn details(compared: &[AnsweredComparison<'_>]) -> Vec<Text> {
     if compared.len() < 2 {
         return Vec::new();
     }
@@ -312,7 +316,7 @@ fn details(compared: &[Compared<'_>]) -> Vec<Text> {
 }
 
 /// Returns the figures of a target that nothing is compared with.
-fn alone(judged: &Judgement, ranks: &[Rank<'_>], target: &TargetRecord) -> Vec<Answer> {
+fn alone(judged: &CampaignStatistics, ranks: &[Rank<'_>], target: &TargetRecord) -> Vec<Answer> {
     let named = ranks.iter().take(MAX_NAMED).filter_map(|rank| {
         let of = judged.estimate(&rank.workload.name, &target.name, &rank.figure)?;
         let unit = Unit::of_figure(&rank.figure);
@@ -329,7 +333,7 @@ fn alone(judged: &Judgement, ranks: &[Rank<'_>], target: &TargetRecord) -> Vec<A
 }
 
 /// Names the workloads whose measurements are in doubt. The doubts stand beside their figures.
-fn doubtful(data: &Data, judged: &Judgement) -> Option<Text> {
+fn doubtful(data: &Data, judged: &CampaignStatistics) -> Option<Text> {
     let mut count = 0;
     let mut text = Text::new();
     for workload in &data.plan.workloads {
@@ -347,7 +351,7 @@ fn doubtful(data: &Data, judged: &Judgement) -> Option<Text> {
 }
 
 /// Says how much was run, and what was not.
-fn extent(data: &Data, judged: &Judgement) -> Text {
+fn extent(data: &Data, judged: &CampaignStatistics) -> Text {
     let complete = data.complete().count();
     let planned = data.plan.runs.len();
     let text = Text::new().plain(format!(

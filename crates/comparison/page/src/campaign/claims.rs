@@ -2,7 +2,7 @@
 //! side.
 
 use super::data::Data;
-use super::judgement::Judgement;
+use super::judgement::CampaignStatistics;
 use crate::document::{Cell, Column, Item, Row, Section, Table, Text, Tone};
 use crate::quantity::{Unit, figure_title, percent, ratio_range, significant};
 use gemelo_base::units::format_counted;
@@ -12,7 +12,7 @@ use gemelo_compare::{
 use gemelo_record::ClaimRecord;
 
 /// Returns the section with the verdicts, if the plan has claims.
-pub(super) fn section(data: &Data, judged: &Judgement) -> Option<Section> {
+pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Option<Section> {
     if data.plan.claims.is_empty() {
         return None;
     }
@@ -43,7 +43,7 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Option<Section> {
 }
 
 /// Counts the verdicts in a sentence.
-fn summary(judged: &Judgement) -> Text {
+fn summary(judged: &CampaignStatistics) -> Text {
     let count = |is: fn(&ClaimVerdict) -> bool| {
         judged.claims.iter().filter(|judgement| is(&judgement.verdict)).count()
     };

@@ -2,7 +2,7 @@
 //! that still change, reads from a cache, other work on the machine.
 
 use super::data::{Data, value_of};
-use super::judgement::Judgement;
+use super::judgement::CampaignStatistics;
 use crate::quantity::{Unit, figure_title, percent};
 use gemelo_record::{RunRecord, Series, TargetRecord, WorkloadRecord};
 
@@ -19,7 +19,11 @@ const FEWEST_POINTS: usize = 20;
 const MAX_CHANGE: f64 = 0.25;
 
 /// Returns the doubts about the measurements of a workload, in the order of the targets.
-pub(super) fn doubts(data: &Data, judged: &Judgement, workload: &WorkloadRecord) -> Vec<String> {
+pub(super) fn doubts(
+    data: &Data,
+    judged: &CampaignStatistics,
+    workload: &WorkloadRecord,
+) -> Vec<String> {
     let mut doubts = Vec::new();
     for (_, target) in data.targets() {
         let runs: Vec<&RunRecord> = data.of_pair(workload, target).collect();
@@ -37,7 +41,7 @@ pub(super) fn doubts(data: &Data, judged: &Judgement, workload: &WorkloadRecord)
 /// The intervals of the main figures are wide.
 fn spread(
     data: &Data,
-    judged: &Judgement,
+    judged: &CampaignStatistics,
     workload: &WorkloadRecord,
     target: &TargetRecord,
 ) -> Vec<String> {

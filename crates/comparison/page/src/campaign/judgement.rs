@@ -56,7 +56,7 @@ impl Versus {
 }
 
 /// The statistics of a campaign.
-pub(crate) struct Judgement {
+pub(crate) struct CampaignStatistics {
     groups: Groups,
     comparisons: BTreeMap<(Place, String), Versus>,
     /// Level of all intervals of the report together, if they are compared.
@@ -66,7 +66,7 @@ pub(crate) struct Judgement {
     pub(crate) claims: Vec<gemelo_compare::Judgement>,
 }
 
-impl Judgement {
+impl CampaignStatistics {
     pub(crate) fn new(data: &Data) -> Result<Self, SettingsError> {
         let standards = Standards::of(&data.plan)?;
         let groups = data.groups.clone();

@@ -21,7 +21,7 @@ use crate::document::{Compared, Document, Item, Section, Text};
 use crate::origin;
 use gemelo_compare::{Groups, SettingsError};
 use gemelo_record::{Paper, RecordError};
-use judgement::Judgement;
+use judgement::CampaignStatistics;
 use std::path::Path;
 
 /// Reads the campaign in a directory.
@@ -37,7 +37,7 @@ pub(crate) fn read(directory: &Path) -> Result<Data, RecordError> {
 /// # Errors
 /// Fails if the record has an invalid level or margin.
 pub(crate) fn document(data: &Data, directory: &Path) -> Result<Document, SettingsError> {
-    let judged = Judgement::new(data)?;
+    let judged = CampaignStatistics::new(data)?;
     let mut sections = vec![answer::section(data, &judged)];
     sections.extend(claims::section(data, &judged));
     sections.push(overview::section(data, &judged));

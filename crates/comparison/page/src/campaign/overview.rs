@@ -1,7 +1,7 @@
 //! Targets by workloads: the main figures, and their ratios to the baseline.
 
 use super::data::Data;
-use super::judgement::{Judgement, Versus};
+use super::judgement::{CampaignStatistics, Versus};
 use crate::anchor;
 use crate::chart::{Chart, Ratio, Ratios};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text, Tone};
@@ -46,7 +46,7 @@ pub(super) fn ranks(data: &Data) -> Vec<Rank<'_>> {
 }
 
 /// Returns the section of targets by workloads.
-pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
+pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Section {
     let mut section = Section::new("overview", "Targets and workloads");
     let ranks = ranks(data);
     let Some((_, baseline)) = data.baseline() else {
@@ -79,7 +79,7 @@ fn others<'a>(
 
 fn ratio_pictures(
     data: &Data,
-    judged: &Judgement,
+    judged: &CampaignStatistics,
     ranks: &[Rank<'_>],
     baseline: &TargetRecord,
 ) -> Vec<Picture> {
@@ -178,7 +178,12 @@ pub(super) fn p_text(p_value: f64) -> String {
     if p_value < 0.001 { "below 0.001".to_owned() } else { format!("{p_value:.3}") }
 }
 
-fn table(data: &Data, judged: &Judgement, ranks: &[Rank<'_>], baseline: &TargetRecord) -> Table {
+fn table(
+    data: &Data,
+    judged: &CampaignStatistics,
+    ranks: &[Rank<'_>],
+    baseline: &TargetRecord,
+) -> Table {
     let mut columns = vec![Column::text("workload"), Column::text("figure")];
     columns.extend(
         data.targets().map(|(number, target)| Column::number(target.name.clone()).of(Some(number))),
@@ -197,7 +202,7 @@ fn table(data: &Data, judged: &Judgement, ranks: &[Rank<'_>], baseline: &TargetR
     table
 }
 
-fn cell(judged: &Judgement, rank: &Rank<'_>, target: &TargetRecord) -> Cell {
+fn cell(judged: &CampaignStatistics, rank: &Rank<'_>, target: &TargetRecord) -> Cell {
     let (workload, figure) = (rank.workload.name.as_str(), rank.figure.as_str());
     let Some(estimate) = judged.estimate(workload, &target.name, figure) else {
         let is_left_out = target.left_out.is_some() || rank.workload.left_out.is_some();

@@ -1,7 +1,7 @@
 //! Sets of workloads as curves: load curves, sweeps of a parameter, entropies.
 
 use super::data::Data;
-use super::judgement::Judgement;
+use super::judgement::CampaignStatistics;
 use crate::anchor;
 use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
@@ -14,7 +14,7 @@ const FURTHER_FIGURES: [&str; 4] =
     ["all/latency_p99_ns", "write/latency_p99_ns", "read/latency_p99_ns", "space/data_bytes"];
 
 /// Returns the section with a picture for each set, if the plan has any.
-pub(super) fn section(data: &Data, judged: &Judgement) -> Option<Section> {
+pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Option<Section> {
     let mut known = BTreeSet::new();
     let names: Vec<&str> = data
         .plan
@@ -38,7 +38,7 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Option<Section> {
 /// A workload of a set and its value in it.
 type Member<'a> = (&'a WorkloadRecord, &'a str);
 
-fn set(data: &Data, judged: &Judgement, name: &str) -> Vec<Picture> {
+fn set(data: &Data, judged: &CampaignStatistics, name: &str) -> Vec<Picture> {
     let members: Vec<Member<'_>> = data
         .plan
         .workloads
@@ -63,7 +63,7 @@ fn set(data: &Data, judged: &Judgement, name: &str) -> Vec<Picture> {
 
 fn picture(
     data: &Data,
-    judged: &Judgement,
+    judged: &CampaignStatistics,
     set: &str,
     members: &[Member<'_>],
     (figure, better): &(String, Better),

@@ -1,7 +1,7 @@
 //! The section of one workload: its main figures, latencies, time series and resources.
 
 use super::data::{Data, raw_file};
-use super::judgement::Judgement;
+use super::judgement::CampaignStatistics;
 use super::{doubts, hosts, over_time};
 use crate::anchor;
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart, Line, Lines};
@@ -30,7 +30,7 @@ pub(super) const PERCENTILES: [(f64, &str); 6] = [
 /// Returns the section of a workload.
 pub(super) fn section(
     data: &Data,
-    judged: &Judgement,
+    judged: &CampaignStatistics,
     workload: &WorkloadRecord,
     directory: &Path,
 ) -> Section {
@@ -72,7 +72,7 @@ pub(super) fn section(
 
 fn bars(
     data: &Data,
-    judged: &Judgement,
+    judged: &CampaignStatistics,
     workload: &WorkloadRecord,
     (figure, better): &(String, Better),
 ) -> Picture {
@@ -239,7 +239,7 @@ fn by_repetition(data: &Data, workload: &WorkloadRecord, main: &[(String, Better
     table
 }
 
-fn all_figures(data: &Data, judged: &Judgement, workload: &WorkloadRecord) -> Table {
+fn all_figures(data: &Data, judged: &CampaignStatistics, workload: &WorkloadRecord) -> Table {
     let mut columns = vec![Column::text("figure")];
     columns.extend(
         data.measured_targets()

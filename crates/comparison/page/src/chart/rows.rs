@@ -25,7 +25,7 @@ const AXIS: f64 = 42.0;
 const RIGHT: f64 = 26.0;
 
 /// A chart of rows. The first row lies between the number of rows and one less.
-pub(super) type Chart<'a, 'b> =
+pub(super) type RowsChart<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<Placed, RangedCoordf64>>;
 
 /// Returns the height of a drawing with this number of rows, in units.
@@ -39,7 +39,7 @@ pub(super) fn begin<'a, 'b>(
     x: &Placed,
     left: f64,
     rows: usize,
-) -> Result<Chart<'a, 'b>, DrawError> {
+) -> Result<RowsChart<'a, 'b>, DrawError> {
     let mut chart = ChartBuilder::on(area)
         .margin_left(canvas::steps(left))
         .margin_right(canvas::steps(RIGHT))

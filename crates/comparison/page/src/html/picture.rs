@@ -35,7 +35,9 @@ fn figure(picture: &Picture, has_files: bool) -> Result<Markup, DrawError> {
                 }
                 @if has_files {
                     a href=(file("svg")) { "SVG" span.unseen { " of: " (picture.title) } }
-                    a href=(file("png")) { "PNG" span.unseen { " of: " (picture.title) } }
+                    @if cfg!(feature = "png") {
+                        a href=(file("png")) { "PNG" span.unseen { " of: " (picture.title) } }
+                    }
                 }
             }
         }

@@ -8,14 +8,12 @@ use crate::exit::{OrFailure as _, Outcome, failed, refused};
 use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_count;
-use gemelo_fleet::HostEnd;
 use gemelo_job::bench::{BEGUN_SCHEMA, JobInput, SCHEMA};
 use gemelo_job::target_of;
 use gemelo_job::verify::{Verified, VerifyError, verify, verify_begun};
 use gemelo_load::{History, RunResult};
 use gemelo_record::{HostsFile, ResultFile, ResultFileError};
 use gemelo_target::TargetUri;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::path::PathBuf;
 
@@ -136,29 +134,21 @@ fn on_hosts<Measured>(
     let mut is_right = true;
     let mut rates = Vec::new();
     for (name, one) in names.iter().zip(fleet.run::<IgnoredAny>(&tasks, |_| Ok(()), context)?) {
-        let told = match one.end {
-            HostEnd::Lost(reason) => Err(reason),
-            HostEnd::Failed(refusal) => Err(refusal.message),
-            HostEnd::Done(done) => {
-                is_right &= done.is_complete;
-                Verified::deserialize(done.result).map_err(|error| error.to_string())
-            }
-        };
-        match told {
-            Err(reason) => {
-                is_right = false;
-                context.monitor.warn(&format!("host {}: {reason}", one.host));
-            }
-            Ok(found) => {
+        let (found, failure) = hosts::told::<Verified>(one.end);
+        is_right &= failure.is_none();
+        let failure = match found {
+            None => failure,
+            Some(found) => {
                 let text =
                     format!("{} {}:\n{}", one.host, found.target, verified(&found.verification));
                 context.print(&text)?;
                 let seconds = found.elapsed_ns.max(1) as f64 / 1e9;
                 rates.push((name.as_str(), found.verification.checked_blocks as f64 / seconds));
-                if let Some(failure) = found.failure {
-                    context.monitor.warn(&format!("host {}: {failure}", one.host));
-                }
+                found.failure.map(|failure| failure.to_string())
             }
+        };
+        if let Some(failure) = failure {
+            context.monitor.warn(&format!("host {}: {failure}", one.host));
         }
     }
     let format = |rate: f64| format!("{} blocks/s", format_count(rate.round() as u64));

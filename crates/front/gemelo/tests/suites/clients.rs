@@ -1,9 +1,9 @@
 //! Tests of NBD client programs with `gemelo serve` and pools of every kind. `GEMELO_IMAGE_MIB`
 //! sets the size of the images.
 
-use crate::support::tools::{run, tool};
 use crate::support::{MIB, TestPool, image, kinds, setting};
 use gemelo_format::DedupMode;
+use gemelo_tools::{run, tool};
 use gemelo_volume::PoolOptions;
 use std::collections::HashSet;
 

@@ -80,7 +80,7 @@ fn generated_data_has_the_distribution_at_every_size_from_100_000_blocks_on() {
         assert!((ratio / asked_ratio - 1.0).abs() < tolerance, "{name}, {blocks} blocks: {ratio}");
 
         let Some((extents, unique)) = fio_dedupe(&path) else {
-            eprintln!("not compared: fio-dedupe is not installed");
+            gemelo_tools::missing("fio-dedupe");
             continue;
         };
         assert_eq!((extents, unique), (blocks, found.summary().distinct), "as fio-dedupe sees it");

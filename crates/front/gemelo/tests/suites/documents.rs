@@ -175,7 +175,7 @@ fn files_of_the_source_that_pages_name_exist() {
 
 #[test]
 fn the_picture_is_what_its_script_makes_of_its_text() {
-    if !crate::common::has_tool("python3") {
+    if !gemelo_tools::has_tool("python3") {
         return;
     }
     let pictures = root().join("docs/pictures");

@@ -1,8 +1,9 @@
 //! Tests of every file in `examples/`: jobs, traces and scripts run, the programs that read the
 //! snippets accept them, and the named metrics exist.
 
-use crate::common::{Ran, gemelo, has_tool};
+use crate::common::{Ran, gemelo};
 use crate::served::{TestPool, done};
+use gemelo_tools::has_tool;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};

@@ -12,7 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Every call that opens a pool, with `POOL`, `FILE` (data), `TRACE` and `OUT` in the place of paths.
+/// Every call that opens a pool, with `POOL`, `FILE` (data), `TRACE` and `OUT` in the place of
+/// paths.
 fn on_pools() -> Vec<Vec<&'static str>> {
     let calls = COMMANDS.iter();
     let calls = calls.flat_map(|command| command.on_pools.iter().map(|one| command.words(one)));

@@ -1,6 +1,7 @@
 //! Tests of `gemelo filebench`: its output, its refusals, and the files that it leaves.
 
-use crate::common::{gemelo, has_tool};
+use crate::common::gemelo;
+use gemelo_tools::has_tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,7 +92,7 @@ impl Btrfs {
         assert!(succeeds(Command::new("mkfs.btrfs").arg("-q").arg(&image)));
         let options = ["-o", "loop,compress-force=zstd"];
         if !succeeds(Command::new("mount").args(options).arg(&image).arg(&point)) {
-            eprintln!("not tested: this user cannot mount btrfs from a file");
+            gemelo_tools::missing("root, for mounting btrfs from a file");
             return None;
         }
         Some(Self(point))

@@ -4,10 +4,10 @@
 //! that of files, and `GEMELO_FILE_SYSTEM_KILLS` that of kills.
 
 use crate::support::mount::{Attached, Mounted, can_mount};
-use crate::support::tools::{all_of, all_there, run, tool};
 use crate::support::{MIB, TestPool, bytes, setting, small};
 use gemelo_base::random::Random;
 use gemelo_format::{DedupMode, FingerprintKind};
+use gemelo_tools::{all_of, all_there, run, tool};
 use gemelo_volume::PoolOptions;
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,11 +2,11 @@
 //! succeed, and writes succeed again when there is space.
 
 use crate::support::mount::{Attached, Mounted, can_mount};
-use crate::support::tools::{all_there, run, tool};
 use crate::support::{MIB, PATIENCE, TestPool, bytes, small};
 use gemelo_format::DedupMode;
 use gemelo_nbd::client::{Client, Submission};
 use gemelo_nbd::wire::ErrorCode;
+use gemelo_tools::{all_there, run, tool};
 use gemelo_volume::PoolOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -3,9 +3,9 @@
 //! is compared with the export. `scripts/setup.sh` fetches the kernel.
 
 use crate::archive::Archive;
-use crate::support::tools::{all_of, all_there, missing, run, tool};
 use crate::support::{MIB, TestPool, small};
 use gemelo_format::DedupMode;
+use gemelo_tools::{all_of, all_there, missing, run, tool};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

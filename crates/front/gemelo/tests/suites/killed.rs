@@ -6,11 +6,11 @@
 mod writer;
 
 use crate::history::{History, SECTOR};
-use crate::support::tools::{all_of, run, tool};
 use crate::support::{MIB, Served, TestPool, setting, small};
 use gemelo_base::random::Random;
 use gemelo_format::{DedupMode, Policy};
 use gemelo_nbd::client::Submission;
+use gemelo_tools::{all_of, run, tool};
 use gemelo_volume::PoolOptions;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Tests of the metrics that `gemelo serve` has for Prometheus.
 
-use crate::common::has_tool;
 use crate::served::{Served, TestPool, done, noise};
 use gemelo_base::SystemClock;
 use gemelo_format::DedupMode;
 use gemelo_nbd::client::{Client, Submission};
+use gemelo_tools::has_tool;
 use gemelo_volume::{Pool, Tuning};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

@@ -1,12 +1,15 @@
-//! Tests that a type's name means one thing within a crate of the engine, of domains and of what
-//! they stand on.
+//! Tests that a type's name means one thing within a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The wings whose names are looked at.
-const WINGS: [&str; 3] = ["engine", "cluster", "foundation"];
+/// The wings of crates.
+const WINGS: [&str; 6] = ["engine", "cluster", "foundation", "workload", "comparison", "front"];
+
+/// Types that each command of the program has: its arguments, its subcommands, and the input of its
+/// result.
+const OF_EACH_COMMAND: [&str; 3] = ["Arguments", "Action", "Input"];
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
@@ -55,6 +58,9 @@ fn a_type_has_its_name_alone_in_its_crate() {
             for file in files {
                 let code = fs::read_to_string(&file).unwrap();
                 for name in declared(&code) {
+                    if wing == "front" && OF_EACH_COMMAND.contains(&name) {
+                        continue;
+                    }
                     places.entry(name.to_owned()).or_default().push(file.clone());
                 }
             }
@@ -62,6 +68,6 @@ fn a_type_has_its_name_alone_in_its_crate() {
             twice.extend(places.into_iter().filter(|(_, files)| files.len() > 1));
         }
     }
-    assert!(all > 500, "{all} types were found");
+    assert!(all > 1500, "{all} types were found");
     assert!(twice.is_empty(), "names with two meanings: {twice:#?}");
 }

@@ -5,10 +5,10 @@
 
 use crate::cluster::{COMMITTED, Cluster, Committer, Postmaster, wait_until};
 use crate::support::mount::{Attached, Mounted, can_mount};
-use crate::support::tools::{all_there, run, tool};
 use crate::support::{MIB, Served, TestPool, setting, small};
 use gemelo_base::random::Random;
 use gemelo_format::{DedupMode, Policy};
+use gemelo_tools::{all_there, run, tool};
 use gemelo_volume::PoolOptions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,12 +1,12 @@
 //! Tests of requests that `gemelo serve` must refuse, sent by libnbd and as raw bytes. The server
 //! must continue to serve.
 
-use crate::support::tools::{all_of, python_with_libnbd};
 use crate::support::{MIB, PATIENCE, TestPool, small};
 use gemelo_base::random::Random;
 use gemelo_format::{DedupMode, FingerprintKind};
 use gemelo_nbd::client::Submission;
 use gemelo_nbd::wire::{Command, InfoRequest, OptionCode, OptionHeader, RequestHeader};
+use gemelo_tools::{all_of, python_with_libnbd};
 use gemelo_volume::PoolOptions;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

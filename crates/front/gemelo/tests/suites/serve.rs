@@ -327,7 +327,7 @@ fn another_program_on_the_pool_is_waited_for_or_named() {
 
 #[test]
 fn the_units_are_what_systemd_understands() {
-    if !crate::common::has_tool("systemd-analyze") {
+    if !gemelo_tools::has_tool("systemd-analyze") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! Tests of what a user types wrong, and of what the program says then.
 
-use crate::common::{Ran, gemelo, gemelo_reading, has_tool};
+use crate::common::{Ran, gemelo, gemelo_reading};
 use crate::served::{Served, TestPool, done, refused};
+use gemelo_tools::has_tool;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 /// Runs gemelo as a user without rights; [`None`] if this process may not become one.
 fn as_nobody(words: &[&str]) -> Option<Output> {
-    if !rustix::process::geteuid().is_root() || !has_tool("setpriv") {
+    if !gemelo_tools::is_root("a user without rights") || !has_tool("setpriv") {
         return None;
     }
     let mut command = Command::new("setpriv");

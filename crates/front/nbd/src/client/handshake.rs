@@ -19,12 +19,12 @@ const LONGEST_REPLY_BYTES: u32 = 64 << 10;
 const MAX_REPLIES: usize = 1024;
 
 /// A handshake in progress.
-pub(super) struct Handshake<'a> {
+pub(super) struct ClientHandshake<'a> {
     channel: &'a mut Channel,
     no_zeroes: bool,
 }
 
-impl<'a> Handshake<'a> {
+impl<'a> ClientHandshake<'a> {
     /// Negotiates an export, and starts TLS first if the address demands it.
     pub(super) fn run(
         channel: &'a mut Channel,

@@ -26,7 +26,7 @@ use crate::wire::{
     COMMAND_FLAG_REQ_ONE, Command, ErrorCode, ExportFlags, RequestHeader,
 };
 use channel::Channel;
-use handshake::Handshake;
+use handshake::ClientHandshake;
 use incoming::{Incoming, Pending};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -203,7 +203,7 @@ impl Client {
     ) -> Result<Self, ClientError> {
         let mut channel = Channel::Plain(socket);
         channel.set_deadline_after(Some(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
-        let export = Handshake::run(&mut channel, name, encrypted)?;
+        let export = ClientHandshake::run(&mut channel, name, encrypted)?;
         channel.set_deadline_after(None);
         let depth = depth.max(1);
         Ok(Self {

@@ -27,7 +27,7 @@ pub(crate) struct Chosen {
 }
 
 /// A handshake in progress.
-pub(crate) struct Handshake<'a> {
+pub(crate) struct ServerHandshake<'a> {
     stream: Stream,
     exports: &'a dyn Exports,
     tls: &'a TlsPolicy,
@@ -55,7 +55,7 @@ enum Step {
     Ended,
 }
 
-impl<'a> Handshake<'a> {
+impl<'a> ServerHandshake<'a> {
     pub(crate) fn new(
         stream: Stream,
         exports: &'a dyn Exports,

@@ -86,7 +86,7 @@ pub struct ListenError {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum SocketKind {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
@@ -94,7 +94,7 @@ enum Kind {
 /// A listening socket. The socket file that was made for it is removed when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
-    kind: Kind,
+    kind: SocketKind,
     address: ListenAddress,
     /// Removes the socket file that was made when it is dropped.
     _made: Option<MadeSocket>,
@@ -173,7 +173,7 @@ impl Listener {
         made: Option<MadeSocket>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { kind: Kind::Unix(listener), address, _made: made })
+        Ok(Self { kind: SocketKind::Unix(listener), address, _made: made })
     }
 
     fn made_tcp(listener: TcpListener) -> io::Result<Self> {
@@ -188,7 +188,7 @@ impl Listener {
     pub fn from_tcp(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = ListenAddress::Tcp(listener.local_addr()?);
-        Ok(Self { kind: Kind::Tcp(listener), address, _made: None })
+        Ok(Self { kind: SocketKind::Tcp(listener), address, _made: None })
     }
 
     /// Returns the address of the socket, with the port that was taken.
@@ -206,11 +206,11 @@ impl Listener {
     /// waiting.
     pub(crate) fn accept(&self) -> io::Result<Option<(Socket, String)>> {
         let accepted = match &self.kind {
-            Kind::Unix(listener) => listener.accept().and_then(|(stream, _)| {
+            SocketKind::Unix(listener) => listener.accept().and_then(|(stream, _)| {
                 stream.set_nonblocking(false)?;
                 Ok((Socket::from(stream), self.address.to_string()))
             }),
-            Kind::Tcp(listener) => listener.accept().and_then(|(stream, peer)| {
+            SocketKind::Tcp(listener) => listener.accept().and_then(|(stream, peer)| {
                 stream.set_nonblocking(false)?;
                 Ok((Socket::from(stream), format!("tcp:{peer}")))
             }),
@@ -225,8 +225,8 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.kind {
-            Kind::Unix(listener) => listener.as_fd(),
-            Kind::Tcp(listener) => listener.as_fd(),
+            SocketKind::Unix(listener) => listener.as_fd(),
+            SocketKind::Tcp(listener) => listener.as_fd(),
         }
     }
 }

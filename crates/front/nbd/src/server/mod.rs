@@ -43,7 +43,7 @@ use connection_log::ConnectionLog;
 use counters::Counters;
 use gemelo_base::{Classified, Monitor, StopFlag};
 use gemelo_device::{Exports, Helpers};
-use registry::{Entry, Registry};
+use registry::{Registration, Registry};
 use reports::Reports;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use session::{ClientReport, Session};
@@ -226,15 +226,15 @@ impl Server {
             shared.complaints.tell(complaint, format!("{peer}: {what}"));
         };
         let id = match shared.registry.enter(socket.clone(), listener_number) {
-            Entry::Entered(id) => id,
-            Entry::Displacing(id) => {
+            Registration::Entered(id) => id,
+            Registration::Displacing(id) => {
                 refused(
                     ClientReport::Displaced,
                     "connected in place of the oldest client that has selected no export",
                 );
                 id
             }
-            Entry::Full => {
+            Registration::Full => {
                 return refused(
                     ClientReport::TurnedAway,
                     "refused, because there are too many connections",

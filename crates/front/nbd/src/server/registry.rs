@@ -65,7 +65,7 @@ impl Connection {
 
 /// The result of registering a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum Registration {
     /// The connection has this number, which [`Registry::leave`] takes.
     Entered(u64),
     /// The connection has this number, and the oldest half-open connection was ended for it.
@@ -87,13 +87,13 @@ impl Registry {
     }
 
     /// Registers a connection that `listener` accepted.
-    pub(super) fn enter(&self, socket: Socket, listener: usize) -> Entry {
+    pub(super) fn enter(&self, socket: Socket, listener: usize) -> Registration {
         let mut connections = self.lock();
         let Connections { next_id, open, listeners } = &mut *connections;
         let place = listeners.entry(listener).or_default();
         // Dropped connections end soon, but take threads until then.
         if place.established >= self.max_connections || place.dropped >= self.max_handshakes {
-            return Entry::Full;
+            return Registration::Full;
         }
         let displaced = if place.half_open.len() >= self.max_handshakes {
             place.half_open.pop_first().and_then(|id| open.get_mut(&id))
@@ -110,7 +110,7 @@ impl Registry {
         *next_id += 1;
         place.half_open.insert(id);
         open.insert(id, Connection { socket, listener, phase: Phase::HalfOpen, is_drained: false });
-        if is_displacing { Entry::Displacing(id) } else { Entry::Entered(id) }
+        if is_displacing { Registration::Displacing(id) } else { Registration::Entered(id) }
     }
 
     /// Removes a connection.
@@ -207,22 +207,22 @@ mod tests {
     #[test]
     fn of_too_many_half_open_connections_the_oldest_goes() {
         let registry = Registry::new(9, 2);
-        assert_eq!(registry.enter(socket(), 0), Entry::Entered(0));
-        assert_eq!(registry.enter(socket(), 0), Entry::Entered(1));
+        assert_eq!(registry.enter(socket(), 0), Registration::Entered(0));
+        assert_eq!(registry.enter(socket(), 0), Registration::Entered(1));
         assert!(registry.establish(0, "disk"));
-        assert_eq!(registry.enter(socket(), 0), Entry::Entered(2));
-        assert_eq!(registry.enter(socket(), 0), Entry::Displacing(3));
+        assert_eq!(registry.enter(socket(), 0), Registration::Entered(2));
+        assert_eq!(registry.enter(socket(), 0), Registration::Displacing(3));
         assert!(!registry.establish(1, "disk"), "it was dropped");
-        assert_eq!(registry.enter(socket(), 0), Entry::Displacing(4));
+        assert_eq!(registry.enter(socket(), 0), Registration::Displacing(4));
         // The two dropped connections have not ended yet.
-        assert_eq!(registry.enter(socket(), 0), Entry::Full);
+        assert_eq!(registry.enter(socket(), 0), Registration::Full);
         assert_eq!(
             registry.enter(socket(), 1),
-            Entry::Entered(5),
+            Registration::Entered(5),
             "another listener does not notice"
         );
         registry.leave(1);
-        assert_eq!(registry.enter(socket(), 0), Entry::Displacing(6));
+        assert_eq!(registry.enter(socket(), 0), Registration::Displacing(6));
         assert_eq!((registry.count(Some("disk")), registry.count(None)), (1, 6));
     }
 
@@ -230,12 +230,12 @@ mod tests {
     fn connections_with_an_export_are_limited_by_listener() {
         let registry = Registry::new(1, 9);
         for id in 0..3 {
-            assert_eq!(registry.enter(socket(), usize::from(id == 2)), Entry::Entered(id));
+            assert_eq!(registry.enter(socket(), usize::from(id == 2)), Registration::Entered(id));
         }
         assert!(registry.establish(0, "disk") && registry.establish(0, "other"));
         assert!(!registry.establish(1, "disk"));
         assert!(registry.establish(2, "disk"));
-        assert_eq!(registry.enter(socket(), 0), Entry::Full);
+        assert_eq!(registry.enter(socket(), 0), Registration::Full);
         registry.leave(0);
         assert!(registry.establish(1, "disk"));
     }

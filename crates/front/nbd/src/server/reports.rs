@@ -18,11 +18,11 @@ pub(super) struct Reports<K> {
     /// Most reports of a kind that are written in a minute.
     max_written: u64,
     clock: Box<dyn Clock>,
-    kinds: Mutex<HashMap<K, Kind>>,
+    kinds: Mutex<HashMap<K, ReportKind>>,
 }
 
 /// The reports of a kind in the present minute.
-struct Kind {
+struct ReportKind {
     began_ns: u64,
     written: u64,
     counted: u64,
@@ -45,7 +45,7 @@ impl<K: Eq + Hash> Reports<K> {
         Self { monitor, write, max_written, clock, kinds }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Kind>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, ReportKind>> {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,7 +53,7 @@ impl<K: Eq + Hash> Reports<K> {
     pub(super) fn tell(&self, kind: K, message: String) {
         let began_ns = self.clock.now_ns();
         let mut kinds = self.lock();
-        let new = Kind { began_ns, written: 0, counted: 0, last: String::new() };
+        let new = ReportKind { began_ns, written: 0, counted: 0, last: String::new() };
         let known = kinds.entry(kind).or_insert(new);
         if known.written >= self.max_written {
             known.counted += 1;
@@ -80,7 +80,8 @@ impl<K: Eq + Hash> Reports<K> {
                     }
                 });
                 // The number is the first report of the next minute.
-                *kind = Kind { began_ns: now_ns, written: 1, counted: 0, last: String::new() };
+                *kind =
+                    ReportKind { began_ns: now_ns, written: 1, counted: 0, last: String::new() };
                 return true;
             }
             // A kind that was not counted starts again.

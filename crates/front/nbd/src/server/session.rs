@@ -4,7 +4,7 @@
 use super::answers::Answers;
 use super::connection_log::{LoggedConnection, Traffic};
 use super::error::SessionError;
-use super::handshake::{Chosen, Handshake};
+use super::handshake::{Chosen, ServerHandshake};
 use super::shared::Shared;
 use super::stream::Stream;
 use super::transmission::{End, Transmission};
@@ -106,7 +106,7 @@ impl Session {
         let timeout_ns = u64::try_from(config.handshake_timeout.as_nanos()).unwrap_or(u64::MAX);
         stream.set_deadline_after(Some(timeout_ns));
         let enter = |export: &str| self.shared.registry.establish(self.id, export);
-        let handshake = Handshake::new(stream, &*self.shared.exports, &config.tls, &enter);
+        let handshake = ServerHandshake::new(stream, &*self.shared.exports, &config.tls, &enter);
         let without_traffic = |outcome| (Traffic::default(), outcome);
         let (stream, chosen) = match handshake.run() {
             Ok((stream, Some(chosen))) => (stream, chosen),

@@ -23,7 +23,7 @@ const REQUESTS: u64 = 100;
 /// no server looks.
 fn served(busy_wait: Duration) -> Option<(TestServer, UnixStream)> {
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
-        tools::missing("a second processor");
+        gemelo_tools::missing("a second processor");
         return None;
     }
     let export = Export::new("disk", Arc::new(MemoryDevice::new(1 << 20)));

@@ -27,10 +27,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Makes a report; returns [`None`] if the pool is being closed.
-type Stats = Box<dyn Fn() -> Option<Result<StatReport, VolumeError>> + Send>;
+type MakeReport = Box<dyn Fn() -> Option<Result<StatReport, VolumeError>> + Send>;
 
 /// Answers requests for figures until it is dropped.
-pub struct Looks {
+pub struct LookServer {
     /// Removes the socket file when it is dropped.
     made: Option<MadeSocket>,
     closing: StopFlag,
@@ -39,13 +39,13 @@ pub struct Looks {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Looks {
+impl LookServer {
     /// Opens the socket in the directory of a pool. This process has the pool alone, so a socket
     /// that is already there belongs to a dead process and is replaced.
     ///
     /// # Errors
     /// Fails if the directory cannot be written.
-    pub(crate) fn open(directory: &Path, figures: Stats) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Path, figures: MakeReport) -> io::Result<Self> {
         let path = directory.join(LOOK_NAME);
         remove_left_socket(&path)?;
         let listener = UnixListener::bind(ControlAddress::named(directory, LOOK_NAME)?.address)?;
@@ -63,7 +63,7 @@ impl Looks {
     }
 }
 
-impl Drop for Looks {
+impl Drop for LookServer {
     fn drop(&mut self) {
         self.made = None;
         self.closing.raise();
@@ -78,7 +78,7 @@ impl Drop for Looks {
 fn answer_until_closed(
     listener: &UnixListener,
     woken: &UnixStream,
-    figures: &Stats,
+    figures: &MakeReport,
     closing: &StopFlag,
 ) {
     while !closing.is_raised() {
@@ -97,7 +97,7 @@ fn answer_until_closed(
     }
 }
 
-fn answer(stream: UnixStream, figures: &Stats, closing: &StopFlag) -> io::Result<()> {
+fn answer(stream: UnixStream, figures: &MakeReport, closing: &StopFlag) -> io::Result<()> {
     let mut frames = Frames::new(stream)?;
     let within = Some(REQUEST_TIMEOUT);
     let Some(request) = frames.receive::<PoolRequest>(MAX_REQUEST_BYTES, closing, within)? else {

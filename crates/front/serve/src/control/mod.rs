@@ -12,7 +12,7 @@ mod notes;
 mod server;
 
 pub(crate) use client::{HolderKind, ask, attach, is_answering};
-pub use look::Looks;
+pub use look::LookServer;
 pub(crate) use server::{Control, MAX_OPEN_FILES};
 
 use crate::failure::RequestFailure;

@@ -83,7 +83,8 @@ impl MetricsServer {
         stop: &StopFlag,
         text: impl Fn(PageKind) -> String + Send + Sync + 'static,
     ) {
-        let figures = Stats { text: Arc::new(text), one_at_a_time: Arc::new(Semaphore::new(1)) };
+        let figures =
+            PageMaker { text: Arc::new(text), one_at_a_time: Arc::new(Semaphore::new(1)) };
         // The runtime can wait for the listener, which `bind` has made non-blocking.
         let _ = self.runtime.block_on(accept_until(self.listener, stop, figures));
         self.runtime.shutdown_timeout(REQUEST_TIMEOUT);
@@ -111,12 +112,12 @@ impl PageKind {
 
 /// Makes a page for one client at a time. Others wait, at most for the time of a connection.
 #[derive(Clone)]
-struct Stats {
+struct PageMaker {
     text: Arc<dyn Fn(PageKind) -> String + Send + Sync>,
     one_at_a_time: Arc<Semaphore>,
 }
 
-impl Stats {
+impl PageMaker {
     async fn take(&self, kind: PageKind) -> Option<String> {
         let turn = Arc::clone(&self.one_at_a_time).acquire_owned().await.ok()?;
         let text = Arc::clone(&self.text);
@@ -128,7 +129,11 @@ impl Stats {
     }
 }
 
-async fn accept_until(listener: TcpListener, stop: &StopFlag, figures: Stats) -> io::Result<()> {
+async fn accept_until(
+    listener: TcpListener,
+    stop: &StopFlag,
+    figures: PageMaker,
+) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let mut clients: VecDeque<AbortHandle> = VecDeque::new();
     while !stop.is_raised() {
@@ -152,7 +157,7 @@ async fn accept_until(listener: TcpListener, stop: &StopFlag, figures: Stats) ->
     Ok(())
 }
 
-async fn answer(stream: TcpStream, figures: Stats) {
+async fn answer(stream: TcpStream, figures: PageMaker) {
     let service = service_fn(|request| respond(request, figures.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
@@ -165,7 +170,7 @@ async fn answer(stream: TcpStream, figures: Stats) {
 
 async fn respond(
     request: Request<Incoming>,
-    figures: Stats,
+    figures: PageMaker,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let is_asked = request.method() == Method::GET || request.method() == Method::HEAD;
     let (status, body) = match PageKind::of_path(request.uri().path()) {

@@ -40,7 +40,7 @@ pub enum OnBadBlock {
 }
 
 /// A piece of the volume. A piece that is no hole is at most [`PIECE_BYTES`] long.
-struct Piece {
+struct VolumePiece {
     offset: u64,
     length: u64,
     is_hole: bool,
@@ -55,7 +55,7 @@ struct Extents {
 }
 
 impl Extents {
-    fn next(&mut self, device: &dyn BlockDevice) -> Result<Option<Piece>, TransferError> {
+    fn next(&mut self, device: &dyn BlockDevice) -> Result<Option<VolumePiece>, TransferError> {
         if self.next >= self.size_bytes {
             return Ok(None);
         }
@@ -76,7 +76,7 @@ impl Extents {
             self.known.push_front((whole - taken, is_hole));
         }
         self.next += taken;
-        Ok(Some(Piece { offset, length: taken, is_hole }))
+        Ok(Some(VolumePiece { offset, length: taken, is_hole }))
     }
 }
 
@@ -98,7 +98,7 @@ pub fn export(
     monitor.begin("Exporting", Unit::Bytes, Some(size_bytes));
     let outside = |offset| move |source| TransferError::Outside { action: "write", offset, source };
     let extents = Extents { next: 0, size_bytes, known: VecDeque::new() };
-    let shared = Shared {
+    let shared = SharedSink {
         extents: Mutex::new(extents),
         tally: Tally::default(),
         monitor,
@@ -127,7 +127,7 @@ pub fn export(
     Ok((shared.tally.sum(), shared.bad.into_inner().in_order()))
 }
 
-struct Shared<'a> {
+struct SharedSink<'a> {
     extents: Mutex<Extents>,
     tally: Tally,
     monitor: &'a dyn Monitor,
@@ -137,8 +137,8 @@ struct Shared<'a> {
     bad: Mutex<BadRanges>,
 }
 
-impl Shared<'_> {
-    fn next(&self, device: &dyn BlockDevice) -> Result<Option<Piece>, TransferError> {
+impl SharedSink<'_> {
+    fn next(&self, device: &dyn BlockDevice) -> Result<Option<VolumePiece>, TransferError> {
         if self.stop.is_raised() || self.failed.is_raised() {
             return Err(TransferError::Interrupted);
         }
@@ -149,7 +149,7 @@ impl Shared<'_> {
     fn read(
         &self,
         device: &dyn BlockDevice,
-        piece: &Piece,
+        piece: &VolumePiece,
         buffer: &mut Vec<u8>,
     ) -> Result<(), TransferError> {
         // Only holes are longer than `PIECE_BYTES`.

@@ -26,7 +26,7 @@ enum Rest {
 }
 
 /// A piece of the source.
-struct Piece {
+struct SourcePiece {
     offset: u64,
     /// File and length to read; [`None`] if the bytes are in the buffer.
     to_read: Option<(Arc<File>, usize)>,
@@ -36,7 +36,7 @@ struct Piece {
 
 impl Rest {
     /// Returns the next piece that is no hole.
-    fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<Option<Piece>> {
+    fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<Option<SourcePiece>> {
         match self {
             Self::File { file, length, next, has_holes } => {
                 let before = *next;
@@ -52,7 +52,7 @@ impl Rest {
                 let bytes = (*length - offset).min(PIECE_BYTES as u64);
                 *next = offset + bytes;
                 let to_read = Some((Arc::clone(file), bytes as usize));
-                Ok(Some(Piece { offset, to_read, passed: offset + bytes - before }))
+                Ok(Some(SourcePiece { offset, to_read, passed: offset + bytes - before }))
             }
             Self::Stream { stream, next } => {
                 buffer.clear();
@@ -60,7 +60,7 @@ impl Rest {
                 let offset = *next;
                 let passed = buffer.len() as u64;
                 *next += passed;
-                Ok((passed > 0).then_some(Piece { offset, to_read: None, passed }))
+                Ok((passed > 0).then_some(SourcePiece { offset, to_read: None, passed }))
             }
         }
     }
@@ -116,7 +116,7 @@ pub fn import(
         Source::Stream(stream) => (Rest::Stream { stream, next: 0 }, None),
     };
     monitor.begin("Importing", Unit::Bytes, total);
-    let shared = Shared {
+    let shared = SharedSource {
         rest: Mutex::new(rest),
         tally: Tally::default(),
         monitor,
@@ -136,7 +136,7 @@ pub fn import(
     Ok(shared.tally.sum())
 }
 
-struct Shared<'a> {
+struct SharedSource<'a> {
     rest: Mutex<Rest>,
     tally: Tally,
     monitor: &'a dyn Monitor,
@@ -145,7 +145,7 @@ struct Shared<'a> {
     failed: StopFlag,
 }
 
-impl Shared<'_> {
+impl SharedSource<'_> {
     fn work(&self, device: &dyn BlockDevice) -> Result<(), TransferError> {
         let mut buffer = Vec::with_capacity(PIECE_BYTES);
         let block_bytes = device.geometry().preferred_block_bytes as usize;

@@ -49,7 +49,7 @@ pub(super) struct Running {
 }
 
 /// The inputs of a start besides the plan.
-pub(super) struct Stage {
+pub(super) struct StartInputs {
     pub(super) filesets: Arc<Vec<Fileset>>,
     pub(super) console: Arc<dyn Console>,
     pub(super) options: Options,
@@ -92,7 +92,10 @@ fn thread_identities(plan: &WorkloadPlan) -> Vec<ThreadIdentity> {
 
 impl Running {
     /// Starts all threads. They begin to work at the same moment.
-    pub(super) fn start(plan: &Arc<WorkloadPlan>, stage: &Stage) -> Result<Self, WorkloadError> {
+    pub(super) fn start(
+        plan: &Arc<WorkloadPlan>,
+        stage: &StartInputs,
+    ) -> Result<Self, WorkloadError> {
         let identities = thread_identities(plan);
         let mut has_aio = false;
         plan.processes.iter().flat_map(|process| &process.threads).for_each(|thread| {

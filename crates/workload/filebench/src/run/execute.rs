@@ -1,6 +1,6 @@
 //! Executes the steps of a program in order.
 
-use super::engine::{Running, Stage};
+use super::engine::{Running, StartInputs};
 use super::error::WorkloadError;
 use super::fileset::Fileset;
 use super::live::LiveRun;
@@ -276,7 +276,7 @@ impl Executor<'_> {
         if self.stop.is_raised() {
             return Ok(());
         }
-        let stage = Stage {
+        let stage = StartInputs {
             filesets: self.filesets.clone().unwrap_or_default(),
             console: Arc::clone(&self.console),
             options: self.options.clone(),

@@ -12,7 +12,7 @@ pub(crate) enum Piece {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Word(String),
     Variable(String),
     Integer(i64),
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     /// Byte of the script.
     pub(crate) at: usize,
 }
@@ -33,13 +33,13 @@ impl Token {
     /// Returns a description of the token for a message.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
-            Kind::Word(word) => format!("'{}'", shortened(word)),
-            Kind::Variable(name) => format!("'${}'", shortened(name)),
-            Kind::Integer(number) => format!("'{number}'"),
-            Kind::Decimal(number) => format!("'{number}'"),
-            Kind::Quoted(_) => "a quoted text".to_owned(),
-            Kind::Sign(sign) => format!("'{sign}'"),
-            Kind::End => "the end of the script".to_owned(),
+            TokenKind::Word(word) => format!("'{}'", shortened(word)),
+            TokenKind::Variable(name) => format!("'${}'", shortened(name)),
+            TokenKind::Integer(number) => format!("'{number}'"),
+            TokenKind::Decimal(number) => format!("'{number}'"),
+            TokenKind::Quoted(_) => "a quoted text".to_owned(),
+            TokenKind::Sign(sign) => format!("'{sign}'"),
+            TokenKind::End => "the end of the script".to_owned(),
         }
     }
 }
@@ -54,7 +54,7 @@ const fn is_name_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// Splits a script into tokens; the last one is [`Kind::End`].
+/// Splits a script into tokens; the last one is [`TokenKind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Fault> {
     if let Some(at) = text.find('\0') {
         return Err(Fault::new(at, "a NUL: a script is text"));
@@ -65,7 +65,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Fault> {
         lexer.skip_space();
         let at = lexer.at;
         let kind = lexer.next_kind()?;
-        let ended = kind == Kind::End;
+        let ended = kind == TokenKind::End;
         found.push(Token { kind, at });
         if ended {
             return Ok(found);
@@ -104,15 +104,15 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn next_kind(&mut self) -> Result<Kind, Fault> {
+    fn next_kind(&mut self) -> Result<TokenKind, Fault> {
         let at = self.at;
-        let Some(letter) = self.peek() else { return Ok(Kind::End) };
+        let Some(letter) = self.peek() else { return Ok(TokenKind::End) };
         if SIGNS.contains(letter) {
             self.at += 1;
-            return Ok(Kind::Sign(letter));
+            return Ok(TokenKind::Sign(letter));
         }
         match letter {
-            '$' => self.variable().map(Kind::Variable),
+            '$' => self.variable().map(TokenKind::Variable),
             '"' => self.quoted(),
             letter if is_word_letter(letter) => classify(at, self.take_while(is_word_letter)),
             _ => Err(Fault::new(at, format!("'{letter}' is not part of the language"))),
@@ -145,7 +145,7 @@ impl<'a> Lexer<'a> {
         Ok(name.to_owned())
     }
 
-    fn quoted(&mut self) -> Result<Kind, Fault> {
+    fn quoted(&mut self) -> Result<TokenKind, Fault> {
         let start = self.at;
         self.at += 1;
         let mut pieces = Vec::new();
@@ -186,19 +186,19 @@ impl<'a> Lexer<'a> {
         if !text.is_empty() || pieces.is_empty() {
             pieces.push(Piece::Text(text));
         }
-        Ok(Kind::Quoted(pieces))
+        Ok(TokenKind::Quoted(pieces))
     }
 }
 
 /// Classifies a word that starts like a number. It is a number only as a whole: `16k` is 16384, and
 /// `5streams` is a name.
-fn classify(at: usize, word: &str) -> Result<Kind, Fault> {
+fn classify(at: usize, word: &str) -> Result<TokenKind, Fault> {
     let digits = word.strip_prefix('-').unwrap_or(word);
     if !digits.starts_with(|letter: char| letter.is_ascii_digit()) {
         return Ok(if word == "-" || word == "/" {
-            Kind::Sign(if word == "-" { '-' } else { '/' })
+            TokenKind::Sign(if word == "-" { '-' } else { '/' })
         } else {
-            Kind::Word(word.to_owned())
+            TokenKind::Word(word.to_owned())
         });
     }
     let negative = word.starts_with('-');
@@ -206,12 +206,12 @@ fn classify(at: usize, word: &str) -> Result<Kind, Fault> {
         let number = magnitude.and_then(|magnitude| i64::try_from(magnitude).ok());
         let number = number
             .ok_or_else(|| Fault::new(at, format!("'{}' is not below 2^63", shortened(word))))?;
-        return Ok(Kind::Integer(if negative { -number } else { number }));
+        return Ok(TokenKind::Integer(if negative { -number } else { number }));
     }
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     match digits.parse::<f64>() {
-        Ok(number) if plain => Ok(Kind::Decimal(if negative { -number } else { number })),
-        _ => Ok(Kind::Word(word.to_owned())),
+        Ok(number) if plain => Ok(TokenKind::Decimal(if negative { -number } else { number })),
+        _ => Ok(TokenKind::Word(word.to_owned())),
     }
 }
 
@@ -235,12 +235,12 @@ fn whole_number(text: &str) -> Option<Option<u64>> {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> Vec<Kind> {
+    fn kinds(text: &str) -> Vec<TokenKind> {
         tokens(text).unwrap().into_iter().map(|token| token.kind).collect()
     }
 
-    fn word(text: &str) -> Kind {
-        Kind::Word(text.to_owned())
+    fn word(text: &str) -> TokenKind {
+        TokenKind::Word(text.to_owned())
     }
 
     #[test]
@@ -248,17 +248,17 @@ mod tests {
         let found =
             kinds("16k 2G 05 -10 1.5 mean:16384;gamma:1.5 5streams aux.df true # 7\n/tmp/x");
         let expected = [
-            Kind::Integer(16 << 10),
-            Kind::Integer(2 << 30),
-            Kind::Integer(5),
-            Kind::Integer(-10),
-            Kind::Decimal(1.5),
+            TokenKind::Integer(16 << 10),
+            TokenKind::Integer(2 << 30),
+            TokenKind::Integer(5),
+            TokenKind::Integer(-10),
+            TokenKind::Decimal(1.5),
             word("mean:16384;gamma:1.5"),
             word("5streams"),
             word("aux.df"),
             word("true"),
             word("/tmp/x"),
-            Kind::End,
+            TokenKind::End,
         ];
         assert_eq!(found, expected);
     }
@@ -270,7 +270,7 @@ mod tests {
         let variable = |name: &str| Piece::Variable(name.to_owned());
         let pieces =
             vec![text("a "), variable("dir"), text("/x\n"), variable("b"), text("c $5 5 $")];
-        assert_eq!(found, [Kind::Quoted(pieces), Kind::End]);
+        assert_eq!(found, [TokenKind::Quoted(pieces), TokenKind::End]);
     }
 
     #[test]

@@ -103,8 +103,8 @@ impl Script {
     pub fn mentions(&self, variable: &str) -> bool {
         let names = lex::tokens(&self.text).unwrap_or_default();
         names.iter().any(|token| match &token.kind {
-            lex::Kind::Variable(name) => name == variable,
-            lex::Kind::Quoted(pieces) => pieces
+            lex::TokenKind::Variable(name) => name == variable,
+            lex::TokenKind::Quoted(pieces) => pieces
                 .iter()
                 .any(|piece| matches!(piece, lex::Piece::Variable(name) if name == variable)),
             _ => false,

@@ -3,7 +3,7 @@
 mod expressions;
 
 use super::error::Fault;
-use super::lex::{Kind, Token, tokens};
+use super::lex::{Token, TokenKind, tokens};
 use super::syntax::{
     At, Attribute, Command, Expression, FlowopUse, QuitMode, StatsAction, Template,
     ThreadDefinition,
@@ -20,7 +20,7 @@ pub(crate) type Parsed<T> = Result<T, Fault>;
 pub(crate) fn parse(text: &str) -> Parsed<Vec<At<Command>>> {
     let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
     let mut commands = Vec::new();
-    while parser.peek().kind != Kind::End {
+    while parser.peek().kind != TokenKind::End {
         commands.push(parser.command()?);
     }
     Ok(commands)
@@ -49,7 +49,7 @@ impl Parser {
     }
 
     fn accept_sign(&mut self, sign: char) -> bool {
-        let found = self.peek().kind == Kind::Sign(sign);
+        let found = self.peek().kind == TokenKind::Sign(sign);
         if found {
             self.take();
         }
@@ -65,7 +65,7 @@ impl Parser {
     }
 
     fn accept_word(&mut self, word: &str) -> bool {
-        let found = matches!(&self.peek().kind, Kind::Word(found) if found == word);
+        let found = matches!(&self.peek().kind, TokenKind::Word(found) if found == word);
         if found {
             self.take();
         }
@@ -74,7 +74,7 @@ impl Parser {
 
     fn word(&mut self, what: &str) -> Parsed<At<String>> {
         let at = self.peek().at;
-        let Kind::Word(word) = &self.peek().kind else { return Err(self.expected(what)) };
+        let TokenKind::Word(word) = &self.peek().kind else { return Err(self.expected(what)) };
         let value = word.clone();
         self.take();
         Ok(At { value, at })
@@ -171,7 +171,7 @@ impl Parser {
                 },
             ));
         }
-        let Kind::Variable(name) = self.peek().kind.clone() else {
+        let TokenKind::Variable(name) = self.peek().kind.clone() else {
             return Err(self.expected("a variable ($name) or 'mode' after 'set'"));
         };
         self.take();
@@ -208,7 +208,7 @@ impl Parser {
     }
 
     fn for_each(&mut self) -> Parsed<Command> {
-        let Kind::Variable(variable) = self.peek().kind.clone() else {
+        let TokenKind::Variable(variable) = self.peek().kind.clone() else {
             return Err(self.expected("a variable after 'foreach'"));
         };
         self.take();
@@ -222,7 +222,7 @@ impl Parser {
         self.expect_sign('{', "before the commands of 'foreach'")?;
         let mut body = Vec::new();
         while !self.accept_sign('}') {
-            if self.peek().kind == Kind::End {
+            if self.peek().kind == TokenKind::End {
                 return Err(self.expected("'}' after the commands of 'foreach'"));
             }
             body.push(self.command()?);
@@ -233,7 +233,7 @@ impl Parser {
     fn define(&mut self) -> Parsed<Command> {
         let sources = crate::sources::attribute_names();
         let next = self.peek();
-        if matches!(&next.kind, Kind::Word(word) if word == "thread") {
+        if matches!(&next.kind, TokenKind::Word(word) if word == "thread") {
             let message =
                 "a thread belongs in a process: define process name=p { thread name=t { ... } }";
             return Err(Fault::new(next.at, message));
@@ -326,9 +326,9 @@ impl Parser {
         loop {
             let Token { kind, at } = self.peek().clone();
             let name = match kind {
-                Kind::Variable(name) if locals => format!("${name}"),
-                Kind::Word(word) if known.contains(&word.as_str()) => word,
-                Kind::Word(word) => {
+                TokenKind::Variable(name) if locals => format!("${name}"),
+                TokenKind::Word(word) if known.contains(&word.as_str()) => word,
+                TokenKind::Word(word) => {
                     let what = format!("attribute of a {what}");
                     return Err(Fault::unknown(at, &what, &word, known.iter().copied()));
                 }
@@ -348,13 +348,15 @@ impl Parser {
 
     fn optional_number(&mut self) -> Parsed<Option<At<Expression>>> {
         match self.peek().kind {
-            Kind::Integer(_) | Kind::Decimal(_) | Kind::Variable(_) => self.value().map(Some),
+            TokenKind::Integer(_) | TokenKind::Decimal(_) | TokenKind::Variable(_) => {
+                self.value().map(Some)
+            }
             _ => Ok(None),
         }
     }
 
     fn text(&mut self) -> Parsed<Template> {
-        let Kind::Quoted(pieces) = self.peek().kind.clone() else {
+        let TokenKind::Quoted(pieces) = self.peek().kind.clone() else {
             return Err(self.expected("a quoted text"));
         };
         self.take();

@@ -72,7 +72,7 @@ fn open(spec: &SourceSpec, around: &Surroundings<'_>) -> Result<Box<dyn DataSour
     };
     let blocks = around.data_bytes.div_ceil(settings.block_bytes as u64).max(1);
     Ok(Box::new(Duplicates {
-        shared: Arc::new(Shared {
+        shared: Arc::new(SharedContents {
             assignment: Assignment::new(&content, blocks, 1)?,
             generator: Generator::new(&content)?,
             block_bytes: settings.block_bytes,
@@ -81,7 +81,7 @@ fn open(spec: &SourceSpec, around: &Surroundings<'_>) -> Result<Box<dyn DataSour
     }))
 }
 
-struct Shared {
+struct SharedContents {
     assignment: Assignment,
     generator: Generator,
     block_bytes: usize,
@@ -90,7 +90,7 @@ struct Shared {
 }
 
 struct Duplicates {
-    shared: Arc<Shared>,
+    shared: Arc<SharedContents>,
 }
 
 impl DataSource for Duplicates {
@@ -104,7 +104,7 @@ impl DataSource for Duplicates {
 }
 
 struct DuplicatesStream {
-    shared: Arc<Shared>,
+    shared: Arc<SharedContents>,
 }
 
 impl DataStream for DuplicatesStream {

@@ -8,7 +8,7 @@ use gemelo_target::Storage;
 
 /// An option that was given for a job.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Given {
+pub(super) struct GivenOption {
     option: &'static str,
     has_effect: bool,
     /// The jobs in which the option has an effect.
@@ -16,7 +16,7 @@ pub(super) struct Given {
 }
 
 /// Returns the given options of a job that may have no effect in it.
-pub(super) fn given(options: &LoadOptions, job: &Job, storage: &dyn Storage) -> Vec<Given> {
+pub(super) fn given(options: &LoadOptions, job: &Job, storage: &dyn Storage) -> Vec<GivenOption> {
     let spec = job.spec();
     let is_drawn = !matches!(spec.pace, Pace::Rates { .. });
     let all = [
@@ -46,16 +46,18 @@ pub(super) fn given(options: &LoadOptions, job: &Job, storage: &dyn Storage) -> 
         ),
     ];
     let given = all.into_iter().filter(|(is_given, ..)| *is_given);
-    given.map(|(_, option, has_effect, purpose)| Given { option, has_effect, purpose }).collect()
+    given
+        .map(|(_, option, has_effect, purpose)| GivenOption { option, has_effect, purpose })
+        .collect()
 }
 
 /// Refuses an option that has no effect in any of the jobs. A key that a file gives for all its
 /// jobs need not have an effect in each.
-pub(super) fn check(jobs: &[&[Given]]) -> Result<(), ResolveError> {
+pub(super) fn check(jobs: &[&[GivenOption]]) -> Result<(), ResolveError> {
     let all = || jobs.iter().copied().flatten();
     let idle =
         all().find(|given| !all().any(|other| other.option == given.option && other.has_effect));
-    idle.map_or(Ok(()), |Given { option, purpose, .. }| {
+    idle.map_or(Ok(()), |GivenOption { option, purpose, .. }| {
         Err(ResolveError::NoEffect { option, purpose })
     })
 }

@@ -4,19 +4,19 @@
 //! of one data set, as the processes of one host do, so hosts with the same run write what one host
 //! with as many processes would write.
 
-use super::resolve::{OfHosts, UnplacedJob};
-use super::{BenchFile, JobInput, ResolveError, ResolvedJob, SCHEMA};
+use super::resolve::OfHosts;
+use super::{JobInput, ResolveError, ResolvedJob, SCHEMA};
+use crate::fleet::{FleetJob, HostFile, Merged};
 use crate::templates::{is_template, target_of};
-use crate::{JobEnvironment, JobOptions};
+use crate::{JobEnvironment, JobOptions, contents};
 use gemelo_load::{Contents, HostPart, Job, JobSpec, PartResult, RunResult, merge};
-use gemelo_record::{Provenance, ResultFile};
 use gemelo_target::TargetUri;
 use serde::{Deserialize, Serialize};
 
 /// The jobs of one of several hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostJobs {
-    jobs: Vec<UnplacedJob>,
+    jobs: Vec<JobOptions>,
     index: u32,
     hosts: u32,
     /// `true` if the target is that of this host alone.
@@ -26,14 +26,10 @@ pub struct HostJobs {
 /// The jobs of all hosts.
 #[derive(Debug)]
 pub struct FleetJobs {
-    /// The jobs of each host, in their order.
-    pub of_hosts: Vec<HostJobs>,
+    of_hosts: Vec<HostJobs>,
     /// The target of each job, as the user named it.
     targets: Vec<TargetUri>,
 }
-
-/// The result of one host.
-pub type HostFile<'a> = gemelo_record::HostFile<'a, Vec<JobInput>, Vec<RunResult>>;
 
 impl FleetJobs {
     /// Resolves the contents of the jobs, and the target of each host: `{host}` and `{index}` in it
@@ -65,7 +61,10 @@ impl FleetJobs {
         if let Some(target) = targets.iter().find(opened_once).filter(|_| !own_target) {
             return Err(ResolveError::OneOpener { target: target.clone() });
         }
-        let jobs = super::unplaced(jobs, environment)?;
+        let mut jobs = super::with_run_ids(jobs);
+        for job in &mut jobs {
+            job.spec = Some(contents::resolve(&job.content, environment.monitor)?);
+        }
         let count = hosts.len() as u32;
         let of_host = |(index, host): (u32, &String)| HostJobs {
             jobs: jobs.iter().map(|job| on_host(job, host, index)).collect(),
@@ -75,39 +74,56 @@ impl FleetJobs {
         };
         Ok(Self { of_hosts: (0..).zip(hosts).map(of_host).collect(), targets })
     }
+}
 
-    /// Merges the results of the hosts that have one. Jobs without any result are left out.
-    #[must_use]
-    pub fn merge(&self, files: &[HostFile<'_>], provenance: Provenance) -> BenchFile {
+impl FleetJob for FleetJobs {
+    type Part = HostJobs;
+    type Plan = Vec<JobInput>;
+    type Input = Vec<JobInput>;
+    type Measured = Vec<RunResult>;
+    const SCHEMA: &'static str = SCHEMA;
+
+    fn parts(&self) -> Vec<HostJobs> {
+        self.of_hosts.clone()
+    }
+
+    /// The jobs of the hosts must be parts of the same data set.
+    fn agree(&self, hosts: &[String], plans: &[Vec<JobInput>]) -> Result<(), String> {
+        agree(hosts, plans)
+    }
+
+    fn target(&self) -> Option<String> {
+        self.targets.first().map(TargetUri::to_string)
+    }
+
+    /// Jobs without any result are left out.
+    fn merge(&self, files: &[HostFile<'_, Self>]) -> Option<Merged<Self>> {
         let hosts = self.of_hosts.len() as u32;
-        let mut merged = ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance,
-            input: Vec::new(),
-            result: Vec::new(),
-            warnings: Vec::new(),
-        };
-        for (number, target) in self.targets.iter().enumerate() {
+        let jobs = self.targets.iter().enumerate().filter_map(|(number, target)| {
             let parts: Vec<_> =
                 files.iter().filter_map(|one| Some((one, one.file.result.get(number)?))).collect();
-            let input = parts.first().and_then(|(one, _)| one.file.input.get(number));
-            let both = input.and_then(|input| merged_job(input, target, hosts, &parts));
-            if let Some((input, result)) = both {
-                merged.warnings.extend(result.warnings.clone());
-                merged.input.push(input);
-                merged.result.push(result);
-            }
-        }
-        merged.warnings.extend(warnings(files));
-        merged.provenance.target = merged.input.first().map(|input| input.target.to_string());
-        merged.provenance.seed = merged.input.first().map(|input| input.content.seed);
-        merged
+            let input = parts.first().and_then(|(one, _)| one.file.input.get(number))?;
+            merged_job(input, target, hosts, &parts)
+        });
+        let (inputs, results): (Vec<JobInput>, Vec<RunResult>) = jobs.unzip();
+        let of_results = results.iter().flat_map(|result| result.warnings.clone());
+        let warnings = of_results.chain(warnings(files)).collect();
+        Some((inputs, results, warnings))
+    }
+
+    /// The throughput over all jobs, in bytes a second.
+    fn rate(measured: &Vec<RunResult>) -> f64 {
+        measured.iter().map(bytes_per_s).sum()
+    }
+
+    fn is_success(measured: &Vec<RunResult>) -> bool {
+        measured.iter().all(RunResult::is_success)
     }
 }
 
 /// Returns the warnings of the hosts that are not about their figures, because the merged result
 /// has its own of these: one that all hosts give once, and others with their host.
-fn warnings(files: &[HostFile<'_>]) -> Vec<String> {
+fn warnings(files: &[HostFile<'_, FleetJobs>]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for one in files {
         let of_figures =
@@ -128,7 +144,7 @@ fn merged_job(
     input: &JobInput,
     target: &TargetUri,
     hosts: u32,
-    parts: &[(&HostFile<'_>, &RunResult)],
+    parts: &[(&HostFile<'_, FleetJobs>, &RunResult)],
 ) -> Option<(JobInput, RunResult)> {
     let spec = of_all(&input.job, hosts);
     let job = Job::new(spec.clone()).ok()?;
@@ -146,7 +162,7 @@ fn of_all(part: &JobSpec, hosts: u32) -> JobSpec {
     JobSpec { processes: part.processes * hosts, hosts, part: None, ..part.clone() }
 }
 
-fn on_host(job: &UnplacedJob, host: &str, index: u32) -> UnplacedJob {
+fn on_host(job: &JobOptions, host: &str, index: u32) -> JobOptions {
     let mut job = job.clone();
     job.load.target = job.load.target.map(|target| target_of(&target, host, index));
     job
@@ -173,11 +189,7 @@ pub fn take_for_checked(jobs: &mut [ResolvedJob]) {
     jobs.iter_mut().for_each(|job| job.force = true);
 }
 
-/// Compares what the hosts make of their jobs: they must be parts of the same data set.
-///
-/// # Errors
-/// Names the first difference.
-pub fn agree(hosts: &[String], plans: &[Vec<JobInput>]) -> Result<(), String> {
+fn agree(hosts: &[String], plans: &[Vec<JobInput>]) -> Result<(), String> {
     let Some((first, others)) = plans.split_first() else { return Ok(()) };
     for (host, plan) in hosts.iter().skip(1).zip(others) {
         for (one, other) in first.iter().zip(plan) {
@@ -216,10 +228,4 @@ impl ResolvedJob {
 pub fn bytes_per_s(result: &RunResult) -> f64 {
     let sides = [&result.total.reads, &result.total.writes];
     sides.into_iter().flatten().map(|side| side.bytes_per_s).sum()
-}
-
-/// Returns the throughput of a host over all jobs, in bytes a second.
-#[must_use]
-pub fn rate(file: &BenchFile) -> f64 {
-    file.result.iter().map(bytes_per_s).sum()
 }

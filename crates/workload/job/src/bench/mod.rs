@@ -9,7 +9,7 @@ mod sweep;
 
 pub use error::{ExecuteError, ResolveError};
 pub use execute::{BenchRun, check, run, run_telling};
-pub use resolve::{JobInput, ResolvedJob, UnplacedJob};
+pub use resolve::{JobInput, ResolvedJob};
 pub use sweep::{SweepError, swept};
 
 use crate::{JobEnvironment, JobOptions};
@@ -40,26 +40,22 @@ pub fn resolve_all(
     jobs: Vec<JobOptions>,
     environment: &JobEnvironment<'_>,
 ) -> Result<Vec<ResolvedJob>, ResolveError> {
-    place_all(unplaced(jobs, environment)?, OfHosts::ONE, environment)
+    place_all(with_run_ids(jobs), OfHosts::ONE, environment)
 }
 
-/// Resolves the contents of the jobs of one run.
-fn unplaced(
-    mut jobs: Vec<JobOptions>,
-    environment: &JobEnvironment<'_>,
-) -> Result<Vec<UnplacedJob>, ResolveError> {
-    // Jobs without a run id share one, because a job that continues with the files of another
-    // must write the same contents.
+/// Gives one run id to the jobs without one, because a job that continues with the files of another
+/// must write the same contents.
+fn with_run_ids(mut jobs: Vec<JobOptions>) -> Vec<JobOptions> {
     let run_id = fresh_word();
     for job in &mut jobs {
         job.content.run_id.get_or_insert(run_id);
     }
-    jobs.into_iter().map(|job| UnplacedJob::new(job, environment.monitor)).collect()
+    jobs
 }
 
-/// Resolves the targets of the jobs of one run.
+/// Resolves the jobs of one run.
 fn place_all(
-    jobs: Vec<UnplacedJob>,
+    jobs: Vec<JobOptions>,
     of: OfHosts,
     environment: &JobEnvironment<'_>,
 ) -> Result<Vec<ResolvedJob>, ResolveError> {

@@ -1,12 +1,11 @@
 //! Resolves the options of a job: fills in defaults and refuses contradictions.
 
-use super::effect::{self, Given};
+use super::effect::{self, GivenOption};
 use super::error::ResolveError;
 use crate::engine::choose;
 use crate::options::{JobOptions, LoadOptions};
 use crate::small;
 use crate::{JobEnvironment, contents};
-use gemelo_base::Monitor;
 use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, HostPart, Job, JobOperation, JobSpec, Pace, Populate};
 use gemelo_pattern::Pattern;
@@ -52,7 +51,7 @@ pub struct ResolvedJob {
     /// `true` if the user set the data of the files before the run.
     pub(super) says_populate: bool,
     /// Given options that may have no effect.
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<GivenOption>,
 }
 
 /// The storage of a job, and its name.
@@ -76,32 +75,6 @@ impl ResolvedJob {
     }
 }
 
-/// A job whose contents are resolved, and whose target is not looked at yet. It is the form in
-/// which jobs go to other hosts, which need none of the files that the options name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UnplacedJob {
-    /// The target, the load and the measurement.
-    pub load: LoadOptions,
-    /// Name of the job, if the user gave one.
-    pub name: Option<String>,
-    /// Name or file of the distribution.
-    pub distribution: String,
-    /// Contents that are written.
-    pub content: ContentSpec,
-}
-
-impl UnplacedJob {
-    /// Resolves the contents of a job.
-    pub(super) fn new(options: JobOptions, monitor: &dyn Monitor) -> Result<Self, ResolveError> {
-        Ok(Self {
-            distribution: contents::distribution_name(&options.content).to_owned(),
-            content: contents::resolve(&options.content, monitor)?,
-            load: options.load,
-            name: options.name,
-        })
-    }
-}
-
 /// The hosts that run a job together, and the one of them that resolves it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OfHosts {
@@ -121,12 +94,14 @@ impl OfHosts {
 
 /// Resolves a job, the `index`-th of the run.
 pub(super) fn resolve(
-    options: UnplacedJob,
+    options: JobOptions,
     index: usize,
     of: OfHosts,
     environment: &JobEnvironment<'_>,
 ) -> Result<ResolvedJob, ResolveError> {
-    let UnplacedJob { load, name, distribution, content } = options;
+    let distribution = contents::distribution_name(&options.content).to_owned();
+    let content = contents::settled(options.spec, &options.content, environment.monitor)?;
+    let (load, name) = (options.load, options.name);
     if content.private_share > 0.0 && of.hosts == 1 {
         let (option, purpose) = ("--private-share", "runs on several --hosts");
         return Err(ResolveError::NoEffect { option, purpose });

@@ -2,15 +2,16 @@
 //! run begins at the same moment everywhere.
 
 use super::{
-    FilebenchFile, FilebenchInput, FilebenchJobError, FilebenchOptions, Point, ResolvedScript,
-    SCHEMA, resolve,
+    FilebenchInput, FilebenchJobError, FilebenchOptions, Point, ResolvedScript, SCHEMA, resolve,
 };
+use crate::fleet::{FleetJob, HostFile, Merged};
 use crate::templates::{is_template, path_of};
 use gemelo_base::ShowPath as _;
 use gemelo_base::random::fresh_word;
 use gemelo_filebench::{WorkloadPart, WorkloadResult, merge};
-use gemelo_record::{Provenance, ResultFile};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The script of one of several hosts, with its text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,36 +20,42 @@ pub struct HostScript {
     text: String,
 }
 
-/// The result of one host.
-pub type HostFile<'a> = gemelo_record::HostFile<'a, FilebenchInput, Vec<Point>>;
+/// The scripts of all hosts.
+#[derive(Debug)]
+pub struct FleetScript {
+    dir: Option<PathBuf>,
+    of_hosts: Vec<HostScript>,
+}
 
-/// Returns the script of each host. `{host}` and `{index}` in the name of the directory are
-/// replaced.
-///
-/// # Errors
-/// Fails if the script has a fault, or if all hosts would use one directory.
-pub fn host_scripts(
-    job: &FilebenchOptions,
-    text: &str,
-    hosts: &[String],
-    own_targets: bool,
-) -> Result<Vec<HostScript>, FilebenchJobError> {
-    let is_own = |dir: &std::path::Path| is_template(&dir.shown().to_string());
-    if !own_targets && !job.dir.as_deref().is_some_and(is_own) {
-        return Err(FilebenchJobError::CommonDir);
+impl FleetScript {
+    /// Makes the script of each host. `{host}` and `{index}` in the name of the directory are
+    /// replaced.
+    ///
+    /// # Errors
+    /// Fails if the script has a fault, or if all hosts would use one directory.
+    pub fn new(
+        job: &FilebenchOptions,
+        text: &str,
+        hosts: &[String],
+        own_targets: bool,
+    ) -> Result<Self, FilebenchJobError> {
+        let is_own = |dir: &std::path::Path| is_template(&dir.shown().to_string());
+        if !own_targets && !job.dir.as_deref().is_some_and(is_own) {
+            return Err(FilebenchJobError::CommonDir);
+        }
+        // The unique contents of hosts differ.
+        let run_id = job.run_id.unwrap_or_else(fresh_word);
+        let of_host = |(index, host): (u32, &String)| {
+            let mut job = job.clone();
+            job.dir = job.dir.map(|dir| path_of(&dir, host, index));
+            job.run_id = Some(run_id.wrapping_add(u64::from(index)));
+            HostScript { job, text: text.to_owned() }
+        };
+        let scripts: Vec<HostScript> = (0..).zip(hosts).map(of_host).collect();
+        // A fault is told before any host is reached.
+        scripts.first().cloned().map(HostScript::resolve).transpose()?;
+        Ok(Self { dir: job.dir.clone(), of_hosts: scripts })
     }
-    // The unique contents of hosts differ.
-    let run_id = job.run_id.unwrap_or_else(fresh_word);
-    let of_host = |(index, host): (u32, &String)| {
-        let mut job = job.clone();
-        job.dir = job.dir.map(|dir| path_of(&dir, host, index));
-        job.run_id = Some(run_id.wrapping_add(u64::from(index)));
-        HostScript { job, text: text.to_owned() }
-    };
-    let scripts: Vec<HostScript> = (0..).zip(hosts).map(of_host).collect();
-    // A fault is told before any host is reached.
-    scripts.first().cloned().map(HostScript::resolve).transpose()?;
-    Ok(scripts)
 }
 
 impl HostScript {
@@ -61,26 +68,42 @@ impl HostScript {
     }
 }
 
-/// Merges the results of the hosts that have one; [`None`] if none has.
-#[must_use]
-pub fn merge_files(
-    job: &FilebenchOptions,
-    files: &[HostFile<'_>],
-    mut provenance: Provenance,
-) -> Option<FilebenchFile> {
-    let first = files.first()?.file;
-    let mut input = first.input.clone();
-    input.dir = job.dir.as_ref().map(|dir| dir.shown().to_string());
-    provenance.target.clone_from(&input.dir);
-    provenance.seed = first.provenance.seed;
-    let result: Vec<Point> = (0..first.result.len()).map(|point| merged(files, point)).collect();
-    let runs = result.iter().flat_map(|point| &point.runs);
-    let mut warnings: Vec<String> = runs.filter_map(|run| run.ended_early.clone()).collect();
-    warnings.dedup();
-    Some(ResultFile { schema: SCHEMA.to_owned(), provenance, input, result, warnings })
+impl FleetJob for FleetScript {
+    type Part = HostScript;
+    type Plan = IgnoredAny;
+    type Input = FilebenchInput;
+    type Measured = Vec<Point>;
+    const SCHEMA: &'static str = SCHEMA;
+
+    fn parts(&self) -> Vec<HostScript> {
+        self.of_hosts.clone()
+    }
+
+    fn target(&self) -> Option<String> {
+        self.dir.as_ref().map(|dir| dir.shown().to_string())
+    }
+
+    fn merge(&self, files: &[HostFile<'_, Self>]) -> Option<Merged<Self>> {
+        let first = files.first()?.file;
+        let input = FilebenchInput { dir: self.target(), ..first.input.clone() };
+        let result: Vec<Point> = (0..first.result.len()).map(|one| merged(files, one)).collect();
+        let warnings = super::ended_early(&result);
+        Some((input, result, warnings))
+    }
+
+    /// The operations a second at the ends of the runs, summed over all of them.
+    fn rate(measured: &Vec<Point>) -> f64 {
+        let runs = measured.iter().flat_map(|point| &point.runs);
+        runs.filter_map(|run| run.intervals.last()).map(|last| last.operations_per_s).sum()
+    }
+
+    /// A run that a host did not complete is a failure of that host.
+    fn is_success(_measured: &Vec<Point>) -> bool {
+        true
+    }
 }
 
-fn merged(files: &[HostFile<'_>], number: usize) -> Point {
+fn merged(files: &[HostFile<'_, FleetScript>], number: usize) -> Point {
     let points: Vec<(&str, &Point)> =
         files.iter().filter_map(|one| Some((one.host, one.file.result.get(number)?))).collect();
     let runs = points.iter().map(|(_, point)| point.runs.len()).max().unwrap_or(0);
@@ -98,11 +121,4 @@ fn merged(files: &[HostFile<'_>], number: usize) -> Point {
         variables: first.map(|point| point.variables.clone()).unwrap_or_default(),
         runs: (0..runs).map(run).collect(),
     }
-}
-
-/// The operations a second of a host at the ends of its runs, summed over all of them.
-#[must_use]
-pub fn operations_per_s(file: &FilebenchFile) -> f64 {
-    let runs = file.result.iter().flat_map(|point| &point.runs);
-    runs.filter_map(|run| run.intervals.last()).map(|last| last.operations_per_s).sum()
 }

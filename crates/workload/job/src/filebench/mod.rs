@@ -254,9 +254,7 @@ impl FilebenchRun {
     /// Returns the results as a file keeps them.
     #[must_use]
     pub fn into_file(self, mut provenance: Provenance) -> FilebenchFile {
-        let runs = self.points.iter().flat_map(|point| &point.runs);
-        let mut warnings: Vec<String> = runs.filter_map(|run| run.ended_early.clone()).collect();
-        warnings.dedup();
+        let warnings = ended_early(&self.points);
         provenance.seed = Some(self.seed);
         provenance.target.clone_from(&self.input.dir);
         ResultFile {
@@ -267,4 +265,12 @@ impl FilebenchRun {
             warnings,
         }
     }
+}
+
+/// Returns why runs ended before their time.
+fn ended_early(points: &[Point]) -> Vec<String> {
+    let runs = points.iter().flat_map(|point| &point.runs);
+    let mut reasons: Vec<String> = runs.filter_map(|run| run.ended_early.clone()).collect();
+    reasons.dedup();
+    reasons
 }

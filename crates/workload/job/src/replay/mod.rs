@@ -13,7 +13,6 @@ use crate::{JobEnvironment, TraceInput, contents};
 use error::MAX_QUEUE_DEPTH;
 use gemelo_base::Unit;
 use gemelo_base::units::format_counted;
-use gemelo_content::ContentSpec;
 use gemelo_record::{Provenance, ResultFile};
 use gemelo_replay::{
     Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult, Speed,
@@ -90,16 +89,7 @@ pub fn resolve(
     job: &ReplayJobOptions,
     environment: &JobEnvironment<'_>,
 ) -> Result<ResolvedReplay, ReplayJobError> {
-    let spec = contents::resolve(&job.content, environment.monitor)?;
-    resolve_with(job, &spec, environment)
-}
-
-/// Resolves a replay whose contents are resolved.
-fn resolve_with(
-    job: &ReplayJobOptions,
-    spec: &ContentSpec,
-    environment: &JobEnvironment<'_>,
-) -> Result<ResolvedReplay, ReplayJobError> {
+    let spec = contents::settled(job.spec.clone(), &job.content, environment.monitor)?;
     let storage = environment.targets.storage(&job.target)?;
     let options = replay_options(job, storage.as_ref())?;
     let plan = plan(job, storage.as_ref(), environment)?;
@@ -119,7 +109,7 @@ fn resolve_with(
         return Err(ReplayJobError::NoDrawnBlocks);
     }
     Ok(ResolvedReplay {
-        contents: ReplayContents::new(spec, plan.drawn_blocks())?,
+        contents: ReplayContents::new(&spec, plan.drawn_blocks())?,
         plan,
         options,
         target: job.target.clone(),
@@ -234,7 +224,7 @@ impl ReplayRun {
     /// right.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.result.is_complete && self.result.verification.wrong == 0
+        <hosts::FleetReplay as crate::FleetJob>::is_success(&self.result)
     }
 
     /// Returns the result as a file keeps it.

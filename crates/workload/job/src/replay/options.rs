@@ -4,6 +4,7 @@ use crate::TraceInput;
 use crate::options::ContentOptions;
 use clap::Args;
 use gemelo_base::values::Size;
+use gemelo_content::ContentSpec;
 use gemelo_replay::{MapRule, Speed};
 use gemelo_target::{Engine, TargetUri};
 use serde::{Deserialize, Serialize};
@@ -56,4 +57,8 @@ pub struct ReplayJobOptions {
     /// The contents of blocks whose content the traces do not state.
     #[command(flatten)]
     pub content: ContentOptions,
+    /// The contents that the options describe, for other hosts, which then need none of the files
+    /// that the options name.
+    #[arg(skip)]
+    pub spec: Option<ContentSpec>,
 }

@@ -5,7 +5,7 @@ use gemelo_base::live::{Progress, Unreported};
 
 /// Counts of operations.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct OperationCounts {
     reads: u64,
     writes: u64,
     /// Operations that may still start.
@@ -13,7 +13,7 @@ pub(super) struct Counts {
     unreported: Unreported,
 }
 
-impl Counts {
+impl OperationCounts {
     /// Without a limit, the run ends for another reason.
     pub(super) fn new(max_operations: Option<u64>) -> Self {
         Self {

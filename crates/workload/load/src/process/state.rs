@@ -1,6 +1,6 @@
 //! The state of a process: shared with other processes, and its own.
 
-use super::counts::{Counts, SyncSchedule};
+use super::counts::{OperationCounts, SyncSchedule};
 use super::faults::Faults;
 use super::flights::Flights;
 use super::times::Times;
@@ -48,7 +48,7 @@ pub(crate) struct State {
     /// The next operation, if it cannot start yet. It has a slot of its own.
     pub(super) prepared: Option<PreparedOperation>,
     pub(super) times: Times,
-    pub(super) counts: Counts,
+    pub(super) counts: OperationCounts,
     pub(super) syncs: SyncSchedule,
     pub(super) faults: Faults,
 }
@@ -69,7 +69,7 @@ impl State {
             flights: Flights::new(spec.queue_depth),
             prepared: None,
             times: Times::new(spec.time_ns, spec.pace != Pace::Peak),
-            counts: Counts::new(job.process_operations()),
+            counts: OperationCounts::new(job.process_operations()),
             syncs: SyncSchedule::new(if spec.sync.is_synced() { spec.fsync_every } else { 0 }),
             faults: Faults::default(),
         }

@@ -9,7 +9,7 @@ mod worker;
 
 pub(crate) use blocks::{SizeCounts, SizeState};
 pub(crate) use queue::Queue;
-pub(crate) use worker::{Counted, Session, Worker};
+pub(crate) use worker::{ReaderCounts, Session, Worker};
 
 /// The bytes of a large file that one reader takes at once.
 pub(crate) const PIECE_BYTES: u64 = 4 << 20;

@@ -51,7 +51,7 @@ pub(crate) struct Session<'scan> {
 
 /// The counts of one reader.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Counted {
+pub(crate) struct ReaderCounts {
     pub(crate) files: u64,
     pub(crate) data_bytes: u64,
     pub(crate) hole_bytes: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Worker<'scan> {
     chunk_bytes: u64,
     sizes: Vec<SizeWorker>,
     spots: Vec<RoutedPiece>,
-    counted: Counted,
+    counted: ReaderCounts,
     advanced_bytes: u64,
 }
 
@@ -86,13 +86,13 @@ impl<'scan> Worker<'scan> {
             chunk_bytes,
             sizes: session.sizes.iter().map(|_| SizeWorker::new(session.options)).collect(),
             spots: Vec::new(),
-            counted: Counted::default(),
+            counted: ReaderCounts::default(),
             advanced_bytes: 0,
         }
     }
 
     /// Works until the queue is empty and the walk has ended.
-    pub(crate) fn run(mut self) -> Counted {
+    pub(crate) fn run(mut self) -> ReaderCounts {
         while let Some(work) = self.session.queue.take() {
             match work {
                 Work::Batch(batch) => self.batch(&batch),

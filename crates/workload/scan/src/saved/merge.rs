@@ -122,7 +122,7 @@ fn united_head(sets: &[SetReader]) -> SetHead {
 }
 
 /// A set with its next row.
-struct Head {
+struct MergedSet {
     set: SetReader,
     /// The bytes of all sets before this one.
     start_bytes: u64,
@@ -130,7 +130,7 @@ struct Head {
 }
 
 struct Merge {
-    heads: Vec<Head>,
+    heads: Vec<MergedSet>,
     /// The next row of every set. Of rows with the same key, that of the earlier set comes first.
     order: BinaryHeap<Reverse<(u32, ScanFingerprint, usize)>>,
 }
@@ -141,7 +141,7 @@ impl Merge {
         let mut start_bytes: u64 = 0;
         for (index, set) in sets.into_iter().enumerate() {
             let bytes = set.head.position_bytes;
-            merge.heads.push(Head { set, start_bytes, row: None });
+            merge.heads.push(MergedSet { set, start_bytes, row: None });
             start_bytes = start_bytes.saturating_add(bytes);
             merge.advance(index)?;
         }

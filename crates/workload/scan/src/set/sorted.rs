@@ -46,7 +46,7 @@ impl CountingSet {
 }
 
 /// The next content of a source, with the reader of its run; the table has no reader.
-type Head<'file> = (Counted, Option<RunReader<'file>>);
+type SourceHead<'file> = (Counted, Option<RunReader<'file>>);
 
 fn merge<E: From<io::Error>>(
     table: &Table,
@@ -57,7 +57,7 @@ fn merge<E: From<io::Error>>(
 ) -> Result<(), E> {
     let read_bytes = SpillFile::read_bytes(runs.len(), memory_bytes / 2);
     let mut memory = table.iter();
-    let mut heads: Vec<Head<'_>> = Vec::with_capacity(runs.len() + 1);
+    let mut heads: Vec<SourceHead<'_>> = Vec::with_capacity(runs.len() + 1);
     for run in runs {
         let mut reader = file.reader(*run, read_bytes);
         if let Some(first) = reader.next()? {

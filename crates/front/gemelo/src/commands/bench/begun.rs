@@ -58,19 +58,19 @@ pub(crate) fn file_of(
     KIND.made(input, result, Vec::new()).into_file(context)
 }
 
-type Record = HostRecord<Vec<JobInput>, Option<History>>;
+type BegunRecord = HostRecord<Vec<JobInput>, Option<History>>;
 
 /// The files of several hosts, which each of them sends as a line when a job begins.
 pub(super) struct BegunHosts<'a> {
     begun: RefCell<Begun<'a>>,
     /// The unfinished line of each host, and what it sent last.
-    hosts: RefCell<Vec<(Vec<u8>, Record)>>,
+    hosts: RefCell<Vec<(Vec<u8>, BegunRecord)>>,
 }
 
 impl<'a> BegunHosts<'a> {
     pub(super) fn new(begun: Begun<'a>, names: &[String]) -> Self {
         let hosts = (0..).zip(names).map(|(index, name)| {
-            let record = Record {
+            let record = BegunRecord {
                 host: name.clone(),
                 index,
                 round_trip_ns: 0,

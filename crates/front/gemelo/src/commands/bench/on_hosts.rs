@@ -3,19 +3,15 @@
 use super::begun::{Begun, BegunHosts};
 use super::{Outputs, text};
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Fleet};
+use crate::commands::hosts::{self, Fleet, HostColumns, start_of};
 use crate::context::Context;
-use crate::exit::{Failures, Outcome};
-use gemelo_base::units::format_rate;
+use crate::exit::Outcome;
+use gemelo_base::units::{format_count, format_duration_ns, format_rate};
 use gemelo_job::JobOptions;
-use gemelo_job::bench::JobInput;
-use gemelo_job::bench::hosts::{FleetJobs, agree, bytes_per_s, rate};
-use gemelo_load::RunResult;
-use gemelo_record::{HostRecord, HostsFile, Provenance};
+use gemelo_job::bench::hosts::{FleetJobs, bytes_per_s};
+use gemelo_load::{OperationStats, RunResult};
 
-type Record = HostRecord<JobInputs, Vec<RunResult>>;
-type File = HostsFile<JobInputs, Vec<RunResult>>;
-type JobInputs = Vec<JobInput>;
+type JobRecord = hosts::HostRecordOf<FleetJobs>;
 
 /// Runs the jobs on the hosts, prints one result of all, and writes it.
 pub(super) fn run(
@@ -27,47 +23,27 @@ pub(super) fn run(
     let force = jobs.iter().any(|job| job.load.force == Some(true));
     outputs.files.check(force)?;
     let jobs = FleetJobs::new(jobs, fleet.names(), own_targets, &context.job_environment())?;
-    let tasks: Vec<Task> =
-        jobs.of_hosts.iter().map(|jobs| Task::Bench { jobs: Box::new(jobs.clone()) }).collect();
-    let agree = |plans: &[JobInputs]| agree(fleet.names(), plans);
     let begun = BegunHosts::new(Begun::new(&outputs.files, force, context), fleet.names());
     let receive = |host: usize, bytes: &[u8]| begun.receive(host, bytes);
-    let finished = fleet.run_receiving(&tasks, agree, receive, context);
-    let file = finished.and_then(|finished| merged(&jobs, hosts::records(finished)?, context));
-    let (file, begun) = (file?, begun.into_begun());
-    let monitor = context.monitor.as_ref();
-    let mut failures = Failures::default();
-    if !outputs.files.is_standard_output() {
-        failures.note(context.print(&shown(&file, outputs.brief)), monitor);
-    }
-    // The text has the warnings of the results.
-    let of_results: Vec<&String> = file.file.result.iter().flat_map(|one| &one.warnings).collect();
-    let others = file.file.warnings.iter().filter(|text| !of_results.contains(text));
-    others.for_each(|warning| monitor.warn(warning));
-    outputs.files.write(begun.may_overwrite(), &file, &mut failures, monitor);
-    let is_success = file.hosts.iter().all(|host| host.failure.is_none())
-        && file.file.result.iter().all(RunResult::is_success);
-    failures.or(if is_success { Outcome::Done } else { Outcome::Partial })
-}
-
-/// Merges the results of the hosts.
-fn merged(jobs: &FleetJobs, hosts: Vec<Record>, context: &Context) -> crate::Result<File> {
-    let provenance = Provenance::of_this_process(context.started_at);
-    let mut file = hosts::join(hosts, rate, |files| Some(jobs.merge(files, provenance)))?;
+    let file = hosts::run(&jobs, |jobs| Task::Bench { jobs }, receive, (fleet, context));
+    let (mut file, begun) = (file?, begun.into_begun());
     // The merged intervals have them now.
     let of_hosts = file.hosts.iter_mut().filter_map(|host| host.file.as_mut());
     of_hosts.flat_map(|file| &mut file.result).for_each(|result| result.interval_parts.clear());
-    Ok(file)
+    let is_in_text =
+        |warning: &String| file.file.result.iter().any(|result| result.warnings.contains(warning));
+    let results = (&outputs.files, begun.may_overwrite());
+    let shown = || shown(&file, outputs.brief);
+    hosts::deliver::<FleetJobs>(&file, shown, is_in_text, results, context)
 }
 
-fn shown(file: &File, brief: bool) -> String {
+fn shown(file: &hosts::HostsFileOf<FleetJobs>, brief: bool) -> String {
     let (inputs, results) = (&file.file.input, &file.file.result);
     let mut shown = String::new();
     if !brief {
         for (number, (input, result)) in inputs.iter().zip(results).enumerate() {
             shown += &text::job(input, result);
-            shown += &hosts::table(&file.hosts, number);
-            shown += &slowest_line(file, number);
+            shown += &table(&file.hosts, number);
         }
     }
     if results.len() > 1 || brief {
@@ -77,9 +53,50 @@ fn shown(file: &File, brief: bool) -> String {
     shown
 }
 
-/// The host that was slowest in a job, against the mean of all.
-fn slowest_line(file: &File, number: usize) -> String {
-    let rate = |host: &Record| Some(bytes_per_s(host.file.as_ref()?.result.get(number)?));
-    let rates = file.hosts.iter().filter_map(|host| Some((host.host.as_str(), rate(host)?)));
-    hosts::slowest_line(&rates.collect::<Vec<_>>(), format_rate)
+/// Returns the hosts side by side in one job, with the offset of their clocks and the delay of
+/// their start.
+fn table(all: &[JobRecord], job: usize) -> String {
+    let rows = |host: &JobRecord| {
+        let Some(total) = result(host, job).map(|result| &result.total) else { return Vec::new() };
+        let sides = [("read", &total.reads), ("write", &total.writes)];
+        let is_mixed = sides.iter().all(|(_, side)| side.is_some());
+        let row = |(operation, side): (&str, &Option<OperationStats>)| {
+            let name = match is_mixed {
+                true => format!("{} {operation}", host.host),
+                false => host.host.clone(),
+            };
+            Some(row(name, side.as_ref()?, host, job))
+        };
+        sides.into_iter().filter_map(row).collect()
+    };
+    hosts::table(
+        all,
+        &HostColumns {
+            headings: &["operations/s", "rate", "mean", "99 %", "max", "start", "clock"],
+            rows: &rows,
+            rate: &|host| result(host, job).map(bytes_per_s),
+            format: &format_rate,
+        },
+    )
+}
+
+/// Returns the result of a host in one job.
+fn result(host: &JobRecord, job: usize) -> Option<&RunResult> {
+    host.file.as_ref()?.result.get(job)
+}
+
+fn row(name: String, side: &OperationStats, host: &JobRecord, job: usize) -> Vec<String> {
+    let latency = &side.latency.summary;
+    let offset = host.date_offset_ns;
+    let sign = if offset < 0 { "-" } else { "+" };
+    vec![
+        name,
+        format_count(side.operations_per_s.round() as u64),
+        format_rate(side.bytes_per_s),
+        format_duration_ns(latency.mean_ns.round() as u64),
+        latency.percentile_ns(99.0).map_or(String::new(), format_duration_ns),
+        format_duration_ns(latency.max_ns),
+        start_of(host, job),
+        format!("{sign}{}", format_duration_ns(offset.unsigned_abs())),
+    ]
 }

@@ -21,11 +21,11 @@ pub(crate) const KINDS: [Described; 2] = [
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum Action {
     /// Run a plan: every workload on every target, several times
     ///
     /// Each target is made fresh for each run and given back afterwards. Ctrl-C ends the campaign
@@ -45,9 +45,9 @@ enum Command {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     match &arguments.command {
-        Command::Run(arguments) => run::run(arguments, context),
-        Command::Report(arguments) => report::run(arguments, context),
-        Command::Clean(arguments) => clean::run(arguments, context),
-        Command::Ls(arguments) => ls::run(arguments, context),
+        Action::Run(arguments) => run::run(arguments, context),
+        Action::Report(arguments) => report::run(arguments, context),
+        Action::Clean(arguments) => clean::run(arguments, context),
+        Action::Ls(arguments) => ls::run(arguments, context),
     }
 }

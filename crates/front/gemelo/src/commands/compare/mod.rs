@@ -91,14 +91,14 @@ struct Input<'a> {
     /// Whether repetitions of one number were measured in one round.
     rounds: bool,
     /// The choice of figures: main, all, or names.
-    figures: Stats<'a>,
+    figures: FigureSelection<'a>,
     /// The loss from which the comparison fails.
     fail_if_slower_share: Option<f64>,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
-enum Stats<'a> {
+enum FigureSelection<'a> {
     Set(&'static str),
     Named(&'a [String]),
 }
@@ -164,11 +164,11 @@ impl Arguments {
         }
     }
 
-    fn figures(&self) -> Stats<'_> {
+    fn figures(&self) -> FigureSelection<'_> {
         match (self.all, self.figure.is_empty()) {
-            (true, _) => Stats::Set("all"),
-            (false, true) => Stats::Set("main"),
-            (false, false) => Stats::Named(&self.figure),
+            (true, _) => FigureSelection::Set("all"),
+            (false, true) => FigureSelection::Set("main"),
+            (false, false) => FigureSelection::Named(&self.figure),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `gemelo distribution convert` writes a distribution in another format.
 
-use super::OutputOptions;
+use super::DistributionOutput;
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome};
 use crate::values::BlockSize;
@@ -17,11 +17,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     block_size: Option<BlockSize>,
     #[command(flatten)]
-    output: OutputOptions,
+    output: DistributionOutput,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    let output = OutputOptions {
+    let output = DistributionOutput {
         output: Some(arguments.output.output.clone().unwrap_or_else(|| PathBuf::from("-"))),
         ..arguments.output
     };

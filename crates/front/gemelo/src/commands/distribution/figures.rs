@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// The summary figures of a distribution. Shares are of all blocks, from 0 to 1.
 #[derive(Debug, Clone, JsonSchema, Serialize)]
-pub(super) struct Stats {
+pub(super) struct DistributionFigures {
     /// The name or the file of the distribution.
     pub(super) name: String,
     /// The source of the distribution, as its profile tells it; [`None`] if it has none.
@@ -62,7 +62,7 @@ pub(super) struct RangeStats {
     pub(super) block_share: f64,
 }
 
-impl Stats {
+impl DistributionFigures {
     pub(super) fn of(
         name: &str,
         source: Option<&str>,

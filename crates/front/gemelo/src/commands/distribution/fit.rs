@@ -1,6 +1,6 @@
 //! `gemelo distribution fit` makes a distribution from the summary figures that papers publish.
 
-use super::{OutputOptions, figures::Stats};
+use super::{DistributionOutput, figures::DistributionFigures};
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome};
 use crate::values::BlockSize;
@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     block_size: Option<BlockSize>,
     #[command(flatten)]
-    output: OutputOptions,
+    output: DistributionOutput,
 }
 
 fn percent(text: &str) -> Result<Figure, String> {
@@ -64,7 +64,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let source = format!("fitted: {}", arguments.asked());
     arguments.output.write(&Profile::new("fitted", &source, block_bytes, &distribution))?;
     if !arguments.output.is_standard_output() {
-        let figures = Stats::of("fitted", Some(&arguments.asked()), &distribution, block_bytes);
+        let figures =
+            DistributionFigures::of("fitted", Some(&arguments.asked()), &distribution, block_bytes);
         context.print(&figures.to_text())?;
     }
     Ok(Outcome::Done)

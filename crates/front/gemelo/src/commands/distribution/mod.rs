@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outc
 
 /// The output of a distribution.
 #[derive(Debug, Args)]
-struct OutputOptions {
+struct DistributionOutput {
     /// Write the distribution to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -74,7 +74,7 @@ struct OutputOptions {
     force: bool,
 }
 
-impl OutputOptions {
+impl DistributionOutput {
     fn check(&self) -> crate::Result<()> {
         self.check_with(None)
     }
@@ -115,7 +115,7 @@ enum Input<'a> {
 #[serde(untagged)]
 enum Figures<'a> {
     /// The figures of one distribution.
-    Alone([&'a figures::Stats; 1]),
+    Alone([&'a figures::DistributionFigures; 1]),
     /// Distributions side by side. Differences are from the first.
     Compared(&'a columns::Columns),
 }

@@ -3,7 +3,7 @@
 
 use super::columns::{Column, Columns};
 use super::compare::short;
-use super::{Figures, Input, KIND, OutputOptions};
+use super::{DistributionOutput, Figures, Input, KIND};
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, failed, refused};
 use crate::json::JsonOption;
@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", requires = "sampled")]
     seed: Option<u64>,
     #[command(flatten)]
-    output: OutputOptions,
+    output: DistributionOutput,
     #[command(flatten)]
     json: JsonOption,
 }

@@ -1,6 +1,6 @@
 //! `gemelo distribution show` prints the figures of one distribution, or of several side by side.
 
-use super::{Figures, Input, KIND, compare, figures::Stats};
+use super::{Figures, Input, KIND, compare, figures::DistributionFigures};
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome};
 use crate::json::JsonOption;
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let asked = arguments.block_size.map(|size| size.0);
     let block_bytes = asked.or(named.block_bytes()).unwrap_or(USUAL_BLOCK_BYTES);
     let source = named.profile.as_ref().map(|profile| profile.source.as_str());
-    let figures = Stats::of(name, source, &named.distribution, block_bytes);
+    let figures = DistributionFigures::of(name, source, &named.distribution, block_bytes);
     let warnings: Vec<String> =
         named.notes.iter().map(|note| distributions::formats::note_at(name, note)).collect();
     for warning in &warnings {

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 /// milliseconds; one that takes longer is seen as unsettled.
 const PAUSE: Duration = Duration::from_secs(2);
 
-const KIND: Kind<ResultFile<Input, &'static Checked>> =
+const KIND: Kind<ResultFile<Input, &'static CheckedDomain>> =
     Kind::new("gemelo.domain-check/1", "Result of gemelo domain check");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
@@ -47,7 +47,7 @@ struct Unsettled {
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Checked {
+struct CheckedDomain {
     /// Members that were checked.
     members: u64,
     /// Records of the members about contents of the domain.
@@ -64,7 +64,7 @@ struct Checked {
     rewritten_ledgers: u64,
 }
 
-impl Checked {
+impl CheckedDomain {
     fn of(check: DomainCheck, repaired: Repaired) -> Self {
         let DomainCheck { members, records, unsettled, findings } = check;
         let unsettled =
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         false => DomainCheck::run(&client, PAUSE).map(|check| (check, Repaired::default())),
     };
     let (check, repaired) = checked.context(uri.to_string())?;
-    let checked = Checked::of(check, repaired);
+    let checked = CheckedDomain::of(check, repaired);
     let text = checked.text();
     let is_clean = checked.problems.is_empty() && checked.more_problems == 0;
     let input = Input { domain: uri.to_string() };

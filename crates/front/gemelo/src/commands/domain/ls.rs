@@ -20,13 +20,13 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const KIND: Kind<ResultFile<Input, &'static [Row]>> =
+const KIND: Kind<ResultFile<Input, &'static [MemberRow]>> =
     Kind::new("gemelo.domain-list/1", "Result of gemelo domain ls");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
-struct Row {
+struct MemberRow {
     /// The name of the member.
     name: String,
     /// The number of the member in the domain.
@@ -39,7 +39,7 @@ struct Row {
     served_by: Option<String>,
 }
 
-impl Row {
+impl MemberRow {
     fn of(name: String, look: &MemberLook) -> Self {
         Self {
             name,
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let client = arguments.domain.connect()?;
     let mut rows = Vec::new();
     for (name, member) in client.members()? {
-        rows.push(Row::of(name, &client.look_at(member)?));
+        rows.push(MemberRow::of(name, &client.look_at(member)?));
     }
     let mut table = Table::new();
     table.row(["member", "number", "tenures", "state"]);

@@ -21,13 +21,13 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const KIND: Kind<ResultFile<Input, &'static Stats>> =
+const KIND: Kind<ResultFile<Input, &'static DomainFigures>> =
     Kind::new("gemelo.domain/1", "Result of gemelo domain stat");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
-struct Stats {
+struct DomainFigures {
     /// Size of a block.
     block_bytes: u32,
     /// The hash function of the fingerprints.
@@ -46,7 +46,7 @@ struct Stats {
     max_shard_contents: u64,
 }
 
-impl Stats {
+impl DomainFigures {
     fn text(&self, domain: &str) -> String {
         let mut table = Table::new();
         table.row(["block size".to_owned(), format_size(u64::from(self.block_bytes))]);
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     for (_, member) in &members {
         served_members += u64::from(client.look_at(*member)?.holder.is_some());
     }
-    let figures = Stats {
+    let figures = DomainFigures {
         block_bytes: client.config().block_bytes,
         fingerprint: client.shared().fingerprint,
         data_pool: client.shared().data_pool.clone().unwrap_or_else(|| uri.pool.clone()),

@@ -13,7 +13,7 @@ use gemelo_job::JobEnvironment;
 use gemelo_job::bench::hosts::{HostJobs, take_for_checked};
 use gemelo_job::bench::{self, BegunFile, BenchFile, ResolvedJob};
 use gemelo_job::filebench::hosts::HostScript;
-use gemelo_job::replay::hosts::HostReplay;
+use gemelo_job::replay::{self, ReplayJobOptions};
 use gemelo_job::verify::{self, Verified, VerifyError};
 use gemelo_record::Provenance;
 use gemelo_scan::{ScanOptions, ScanRequest};
@@ -45,7 +45,7 @@ pub(crate) enum Task {
     /// The replay of a trace.
     Replay {
         /// The replay of the host.
-        replay: Box<HostReplay>,
+        replay: Box<ReplayJobOptions>,
     },
     /// A script of Filebench's language.
     Filebench {
@@ -141,6 +141,17 @@ fn check(
     Ok(Done { result: serde_json::to_value(&found).or_failed()?, is_complete })
 }
 
+/// Tells the result of a run, and warns of the errors that ended it.
+fn done(
+    file: &impl Serialize,
+    is_complete: bool,
+    errors: impl IntoIterator<Item = Failure>,
+    environment: &JobEnvironment<'_>,
+) -> crate::Result<Done> {
+    errors.into_iter().for_each(|error| environment.monitor.warn(&error.message()));
+    Ok(Done { result: serde_json::to_value(file).or_failed()?, is_complete })
+}
+
 fn run_jobs(
     jobs: HostJobs,
     session: &Session,
@@ -164,27 +175,23 @@ fn run_jobs(
     if ran.results.is_empty() {
         return Err(errors.next().unwrap_or_else(|| failed!("stopped before the run began")));
     }
-    errors.for_each(|error| environment.monitor.warn(&error.message()));
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    Ok(Done { result: serde_json::to_value(&file).or_failed()?, is_complete })
+    done(&file, is_complete, errors, environment)
 }
 
 fn run_replay(
-    replay: &HostReplay,
+    job: &ReplayJobOptions,
     session: &Session,
     environment: &JobEnvironment<'_>,
     context: &Context,
 ) -> crate::Result<Done> {
-    let resolved = replay.resolve(environment)?;
+    let resolved = replay::resolve(job, environment)?;
     begin(session, &Value::Null)?;
     let mut ran = resolved.run(environment)?;
     let error = ran.error.take();
     let is_complete = error.is_none() && ran.is_success();
-    if let Some(error) = error {
-        environment.monitor.warn(&Failure::from(error).message());
-    }
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    Ok(Done { result: serde_json::to_value(&file).or_failed()?, is_complete })
+    done(&file, is_complete, error.map(Failure::from), environment)
 }
 
 /// A console whose lines nobody reads: the result has all figures.
@@ -206,11 +213,8 @@ fn run_script(
     let mut ran = resolved.run(&console, environment)?;
     let error = ran.error.take();
     let is_complete = error.is_none() && ran.is_complete;
-    if let Some(error) = error {
-        environment.monitor.warn(&Failure::from(error).message());
-    }
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    Ok(Done { result: serde_json::to_value(&file).or_failed()?, is_complete })
+    done(&file, is_complete, error.map(Failure::from), environment)
 }
 
 /// Scans the paths of this host, and sends the fingerprint set.

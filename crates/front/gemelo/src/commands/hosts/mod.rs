@@ -1,20 +1,18 @@
 //! The options by which a command runs on several hosts, and the run itself. The tasks are those of
 //! `gemelo host`, which answers over there.
 
-mod joined;
+mod run;
 mod text;
 
-pub(crate) use joined::{deliver, join};
-pub(crate) use text::{slowest_line, start_of, table};
+pub(crate) use run::{HostRecordOf, HostsFileOf, deliver, join, no_file, record, run, told};
+pub(crate) use text::{HostColumns, slowest_line, start_of, table};
 
 use super::host::Task;
 use crate::context::Context;
-use crate::exit::{OrFailed as _, OrFailure as _, failed, refused};
+use crate::exit::{OrFailed as _, OrFailure as _, refused};
 use clap::Args;
 use gemelo_base::values::Span;
-use gemelo_fleet::{Agree, Finished, HostEnd, Hosts, Orders, Receive, Transport};
-use gemelo_record::{HostRecord, ResultFile};
-use serde::Deserialize;
+use gemelo_fleet::{Agree, Finished, Hosts, Orders, Receive, Transport};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
@@ -98,8 +96,7 @@ impl Fleet {
         agree: impl Fn(&[Plan]) -> Result<(), String>,
         context: &Context,
     ) -> crate::Result<Vec<Finished>> {
-        let receive = |_: usize, _: &[u8]| Err("it sent a file that nobody asked for".to_owned());
-        self.run_receiving(tasks, agree, receive, context)
+        self.run_receiving(tasks, agree, no_file, context)
     }
 
     /// Runs a task on each host. `receive` takes the parts of what the hosts send meanwhile.
@@ -150,42 +147,5 @@ impl Fleet {
             monitor: context.monitor.as_ref(),
             stop: &context.stop,
         })?)
-    }
-}
-
-/// Returns the parts of the hosts as records. Fails if no host has a result.
-pub(crate) fn records<Input: DeserializeOwned, Measured: DeserializeOwned>(
-    finished: Vec<Finished>,
-) -> crate::Result<Vec<HostRecord<Input, Measured>>> {
-    let records: Vec<_> = (0..).zip(finished).map(|(index, one)| record(index, one)).collect();
-    if let (true, Some(first)) = (records.iter().all(|one| one.file.is_none()), records.first()) {
-        let reason = first.failure.clone().unwrap_or_default();
-        return Err(failed!("no host has a result: host {}: {reason}", first.host));
-    }
-    Ok(records)
-}
-
-/// Returns the part of a host as a record.
-pub(crate) fn record<Input: DeserializeOwned, Measured: DeserializeOwned>(
-    index: u32,
-    finished: Finished,
-) -> HostRecord<Input, Measured> {
-    let (file, failure) = match finished.end {
-        HostEnd::Lost(reason) => (None, Some(reason)),
-        HostEnd::Failed(refusal) => (None, Some(refusal.message)),
-        HostEnd::Done(done) => match ResultFile::deserialize(done.result) {
-            Ok(file) if done.is_complete => (Some(file), None),
-            Ok(file) => (Some(file), Some("it has done a part of its task".to_owned())),
-            Err(error) => (None, Some(format!("its result cannot be read: {error}"))),
-        },
-    };
-    HostRecord {
-        host: finished.host,
-        index,
-        round_trip_ns: finished.clock.map_or(0, |clock| clock.round_trip_ns),
-        date_offset_ns: finished.clock.map_or(0, |clock| clock.date_offset_ns),
-        start_delays_ns: finished.delays_ns,
-        failure,
-        file,
     }
 }

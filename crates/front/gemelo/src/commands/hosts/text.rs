@@ -1,52 +1,37 @@
 //! The hosts of a run side by side.
 
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_duration_ns, format_rate};
-use gemelo_load::{OperationStats, RunResult};
+use gemelo_base::units::format_duration_ns;
 use gemelo_record::HostRecord;
 
-/// Returns a table of the hosts in one job, with the offset of their clocks and the delay of their
-/// start.
-pub(crate) fn table<Input>(hosts: &[HostRecord<Input, Vec<RunResult>>], job: usize) -> String {
-    let mut table = Table::new();
-    table.row(["host", "operations/s", "rate", "mean", "99 %", "max", "start", "clock"]);
-    for host in hosts {
-        let result = host.file.as_ref().and_then(|file| file.result.get(job));
-        let Some(result) = result else {
-            table.row([host.host.clone(), "no result".to_owned()]);
-            continue;
-        };
-        let sides = [("read", &result.total.reads), ("write", &result.total.writes)];
-        let is_mixed = sides.iter().all(|(_, side)| side.is_some());
-        for (operation, side) in sides {
-            let Some(side) = side else { continue };
-            let name =
-                if is_mixed { format!("{} {operation}", host.host) } else { host.host.clone() };
-            table.row(row(name, side, host, job));
-        }
-    }
-    table.render(2)
+/// The columns of a table of hosts, and how they are filled.
+pub(crate) struct HostColumns<'a, Record> {
+    /// The headings after that of the host.
+    pub(crate) headings: &'a [&'a str],
+    /// Returns the rows of a host, with its name; none if it has no result.
+    pub(crate) rows: &'a dyn Fn(&Record) -> Vec<Vec<String>>,
+    /// Returns the rate by which the slowest host is found.
+    pub(crate) rate: &'a dyn Fn(&Record) -> Option<f64>,
+    /// Formats a rate.
+    pub(crate) format: &'a dyn Fn(f64) -> String,
 }
 
-fn row<Input>(
-    name: String,
-    side: &OperationStats,
-    host: &HostRecord<Input, Vec<RunResult>>,
-    job: usize,
-) -> [String; 8] {
-    let latency = &side.latency.summary;
-    let offset = host.date_offset_ns;
-    let sign = if offset < 0 { "-" } else { "+" };
-    [
-        name,
-        format_count(side.operations_per_s.round() as u64),
-        format_rate(side.bytes_per_s),
-        format_duration_ns(latency.mean_ns.round() as u64),
-        latency.percentile_ns(99.0).map_or(String::new(), format_duration_ns),
-        format_duration_ns(latency.max_ns),
-        start_of(host, job),
-        format!("{sign}{}", format_duration_ns(offset.unsigned_abs())),
-    ]
+/// Returns a table of the hosts, and a line that names the slowest one.
+pub(crate) fn table<Input, Measured>(
+    hosts: &[HostRecord<Input, Measured>],
+    columns: &HostColumns<'_, HostRecord<Input, Measured>>,
+) -> String {
+    let mut table = Table::new();
+    table.row([&["host"], columns.headings].concat());
+    for host in hosts {
+        let rows = (columns.rows)(host);
+        if rows.is_empty() {
+            table.row([host.host.clone(), "no result".to_owned()]);
+        }
+        rows.into_iter().for_each(|row| table.row(row));
+    }
+    let rates = hosts.iter().filter_map(|host| Some((host.host.as_str(), (columns.rate)(host)?)));
+    table.render(2) + &slowest_line(&rates.collect::<Vec<_>>(), columns.format)
 }
 
 /// Names the slowest of several hosts by its rate, with its share of the mean of all.

@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Ok(held) => {
             let disks = held.disks();
             let of_engine = |error: VolumeError| about(error.into());
-            let checked = Checked::of(&disks, (arguments.data, memory_bytes), context);
+            let checked = CheckedPool::of(&disks, (arguments.data, memory_bytes), context);
             let mut checked = checked.map_err(of_engine)?;
             if !arguments.repair || checked.report.is_clean() {
                 drop(disks);
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
 }
 
 /// The result of a check of a pool that no process has open.
-pub(super) struct Checked {
+pub(super) struct CheckedPool {
     pub(super) report: CheckReport,
     /// The losses of a repair, if there is something to repair.
     pub(super) outlook: RepairOutlook,
@@ -120,7 +120,7 @@ pub(super) struct Checked {
     pub(super) repaired: Option<RepairPlan>,
 }
 
-impl Checked {
+impl CheckedPool {
     fn of(
         disks: &PoolDisks,
         (data, memory_bytes): (bool, u64),

@@ -1,6 +1,6 @@
 //! The findings of a check of a pool, as text and as JSON.
 
-use super::check::{Arguments, Checked};
+use super::check::{Arguments, CheckedPool};
 use super::outlook::describe;
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -112,11 +112,11 @@ fn settings_line(settings: Option<&RequestFailure>) -> String {
 
 pub(super) fn show_idle(
     arguments: &Arguments,
-    checked: &Checked,
+    checked: &CheckedPool,
     settings: Option<&RequestFailure>,
     context: &Context,
 ) -> crate::Result<Outcome> {
-    let Checked { report, outlook, repaired } = checked;
+    let CheckedPool { report, outlook, repaired } = checked;
     let plan = repaired.as_ref().unwrap_or_else(|| outlook.plan(LossChoice::Skip));
     let found = |problem: &Problem| {
         let is_healed = |block| plan.healed_blocks.binary_search(&block).is_ok();
@@ -186,8 +186,8 @@ fn after_repair(plan: &RepairPlan) -> String {
 }
 
 /// Advice for a damaged pool. It follows from the judgement of the repair itself.
-fn advice(arguments: &Arguments, checked: &Checked, problems: &[FoundProblem]) -> String {
-    let Checked { report, outlook, .. } = checked;
+fn advice(arguments: &Arguments, checked: &CheckedPool, problems: &[FoundProblem]) -> String {
+    let CheckedPool { report, outlook, .. } = checked;
     if let Some(why) = &outlook.refusal {
         return format!(
             "the pool is damaged and cannot be repaired: {why}: restore its volumes from a backup\n"

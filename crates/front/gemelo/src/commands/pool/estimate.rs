@@ -69,11 +69,11 @@ struct Estimate {
     /// Blocks of volumes that refer to them.
     mapped_blocks: u64,
     /// The needs by policy.
-    policies: Vec<Row>,
+    policies: Vec<PolicyRow>,
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Row {
+struct PolicyRow {
     /// The policy of the metadata.
     policy: Policy,
     #[serde(flatten)]
@@ -110,7 +110,7 @@ impl Estimate {
             let FullPool { stored_blocks, mapped_blocks, needs } =
                 options.needs(input.dedup_ratio, (cache, input.index_sample))?;
             (estimate.stored_blocks, estimate.mapped_blocks) = (stored_blocks, mapped_blocks);
-            estimate.policies.push(Row { policy, needs });
+            estimate.policies.push(PolicyRow { policy, needs });
         }
         Ok(estimate)
     }
@@ -126,7 +126,7 @@ impl Estimate {
             "overwrite reads",
             "writes",
         ]);
-        for Row { policy, needs } in &self.policies {
+        for PolicyRow { policy, needs } in &self.policies {
             table.row([
                 policy.name().to_owned(),
                 format_size(needs.memory_bytes),

@@ -12,7 +12,7 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_place::PoolPlace;
 use gemelo_record::ResultFile;
-use gemelo_serve::{HealthState, StatReport};
+use gemelo_serve::{Health, StatReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const KIND: Kind<ResultFile<Input<'static>, &'static [Row]>> =
+const KIND: Kind<ResultFile<Input<'static>, &'static [PoolRow]>> =
     Kind::new("gemelo.pool-list/1", "Result of gemelo pool ls");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
@@ -44,19 +44,17 @@ struct Input<'a> {
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Row {
+struct PoolRow {
     /// Directory of the pool.
     pool: PoolPlace,
     /// The state of the pool.
     state: State,
     /// The health; absent if the pool cannot be opened.
-    health: Option<HealthState>,
-    /// The reason of the health in one word; empty if it is good.
-    reason: String,
+    health: Option<Health>,
     /// The process that uses the pool; absent if it is idle.
     process_id: Option<u32>,
     /// Absent if the pool cannot be opened.
-    figures: Option<Stats>,
+    figures: Option<PoolFigures>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
@@ -70,7 +68,7 @@ enum State {
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Stats {
+struct PoolFigures {
     /// Size of the data store.
     capacity_bytes: u64,
     /// Bytes of the data store that take contents.
@@ -81,7 +79,7 @@ struct Stats {
     volumes: u64,
 }
 
-impl Row {
+impl PoolRow {
     fn of(pool: PoolPlace, report: &StatReport) -> Self {
         let (state, process_id) = match (&report.server, report.holder_process_id) {
             _ if !report.damage.is_empty() => (State::Damaged, None),
@@ -91,19 +89,18 @@ impl Row {
         };
         let stat = &report.pool;
         let block_bytes = u64::from(stat.block_bytes);
-        let figures = Stats {
+        let figures = PoolFigures {
             capacity_bytes: (stat.capacity_blocks + stat.reserved_blocks) * block_bytes,
             used_bytes: stat.data_blocks() * block_bytes,
             dedup_ratio: report.dedup_ratio,
             volumes: stat.volumes,
         };
-        let (health, reason) = (Some(report.health.state), report.health.reason.clone());
-        Self { pool, state, health, reason, process_id, figures: Some(figures) }
+        let health = Some(report.health.clone());
+        Self { pool, state, health, process_id, figures: Some(figures) }
     }
 
-    fn unusable(pool: PoolPlace) -> Self {
-        let (state, health, reason) = (State::Unusable, None, String::new());
-        Self { pool, state, health, reason, process_id: None, figures: None }
+    const fn unusable(pool: PoolPlace) -> Self {
+        Self { pool, state: State::Unusable, health: None, process_id: None, figures: None }
     }
 
     fn cells(&self) -> [String; 7] {
@@ -115,12 +112,9 @@ impl Row {
             State::Damaged => "damaged".to_owned(),
             State::Unusable => "unusable".to_owned(),
         };
-        let health = match (self.health, self.reason.as_str()) {
-            (None, _) => String::new(),
-            (Some(health), "") => health.to_string(),
-            (Some(health), reason) => format!("{health}: {reason}"),
-        };
-        let of = |text: fn(&Stats) -> String| self.figures.as_ref().map_or_else(String::new, text);
+        let health = self.health.as_ref().map_or_else(String::new, Health::to_string);
+        let of =
+            |text: fn(&PoolFigures) -> String| self.figures.as_ref().map_or_else(String::new, text);
         [
             self.pool.to_string(),
             of(|figures| format_size(figures.capacity_bytes)),
@@ -192,11 +186,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let mut rows = Vec::new();
     for pool in found {
         rows.push(match pools::stat(&pool, context) {
-            Ok(report) => Row::of(pool, &report),
+            Ok(report) => PoolRow::of(pool, &report),
             Err(error) => {
                 warnings.push(error.message());
                 outcome = Outcome::Partial;
-                Row::unusable(pool)
+                PoolRow::unusable(pool)
             }
         });
     }

@@ -24,13 +24,13 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const KIND: Kind<ResultFile<Input, Health>> =
+const KIND: Kind<ResultFile<PoolStatusInput, Health>> =
     Kind::new("gemelo.pool-status/1", "Result of gemelo pool status");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(JsonSchema, Serialize)]
-struct Input {
+struct PoolStatusInput {
     /// The pool, as the user named it.
     pool: String,
 }
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let health = report.health.clone();
     let state = health.state;
     let text = text(&arguments.pool, &report, &health);
-    let made = KIND.made(Input { pool: arguments.pool.to_string() }, health, Vec::new());
+    let made = KIND.made(PoolStatusInput { pool: arguments.pool.to_string() }, health, Vec::new());
     arguments.json.finish(context, made, &text)?;
     Ok(match state {
         HealthState::Good => Outcome::Done,
@@ -63,10 +63,6 @@ fn text(pool: &PoolPlace, report: &StatReport, health: &Health) -> String {
     let block_bytes = u64::from(report.pool.block_bytes);
     let used = format_size(report.pool.data_blocks() * block_bytes);
     let percent = report.used_share * 100.0;
-    let reason = match health.reason.as_str() {
-        "" => String::new(),
-        reason => format!(": {reason}"),
-    };
     let since = match health.since_utc_s {
         Some(since) => utc(Some(since)),
         None => "not known: no process serves the pool".to_owned(),
@@ -76,8 +72,7 @@ fn text(pool: &PoolPlace, report: &StatReport, health: &Health) -> String {
     let more =
         if more == 0 { String::new() } else { format!(" ('gemelo pool stat' has {more} more)") };
     format!(
-        "pool    {pool}, {of}\nhealth  {}{reason}\nsince   {since}\n\
-         space   {used} in use, {percent:.0} % of what can be stored\nto do   {action}{more}\n",
-        health.state
+        "pool    {pool}, {of}\nhealth  {health}\nsince   {since}\n\
+         space   {used} in use, {percent:.0} % of what can be stored\nto do   {action}{more}\n"
     )
 }

@@ -1,7 +1,7 @@
 //! The options of `gemelo scan`.
 
 use super::merge::MergeArguments;
-use super::outputs::OutputOptions;
+use super::outputs::ScanOutputs;
 use crate::commands::hosts::HostOptions;
 use crate::values::parse_compression;
 use clap::{Args, Subcommand};
@@ -94,7 +94,7 @@ pub(super) struct ScanArguments {
     #[arg(long, help_heading = "Effort", conflicts_with_all = ["save", "distribution"])]
     pub(super) plan: bool,
     #[command(flatten)]
-    pub(super) outputs: OutputOptions,
+    pub(super) outputs: ScanOutputs,
     #[command(flatten)]
     pub(super) hosts: HostOptions,
 }

@@ -1,7 +1,7 @@
 //! `gemelo scan merge`.
 
 use super::finish;
-use super::outputs::{OutputOptions, Saving};
+use super::outputs::{Saving, ScanOutputs};
 use crate::context::Context;
 use crate::exit::Outcome;
 use clap::Args;
@@ -17,7 +17,7 @@ pub(super) struct MergeArguments {
     #[arg(required = true, value_name = "SET")]
     sets: Vec<PathBuf>,
     #[command(flatten)]
-    outputs: OutputOptions,
+    outputs: ScanOutputs,
 }
 
 pub(super) fn run(arguments: &MergeArguments, context: &Context) -> crate::Result<Outcome> {

@@ -63,7 +63,7 @@ fn finish(
     saving: Saving<'_>,
     input: ScanInput,
     hosts: Vec<HostScan>,
-    outputs: &outputs::OutputOptions,
+    outputs: &outputs::ScanOutputs,
     context: &Context,
 ) -> crate::Result<Outcome> {
     let Saved { result, set } = saved;

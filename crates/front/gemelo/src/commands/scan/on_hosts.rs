@@ -5,10 +5,9 @@ use super::arguments::ScanArguments;
 use super::finish;
 use super::outputs::Saving;
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Fleet};
+use crate::commands::hosts::{self, Fleet, HostColumns};
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, failed, refused};
-use crate::table::Table;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_base::{name_of_text, text_of_name};
 use gemelo_fleet::Finished;
@@ -114,23 +113,22 @@ pub(super) fn table(scans: &[HostScan]) -> String {
     if scans.is_empty() {
         return String::new();
     }
-    let mut table = Table::new();
-    table.row(["host", "files", "data", "time", "rate"]);
-    let mut rates = Vec::new();
-    for scan in scans {
-        let Some(file) = &scan.file else {
-            table.row([scan.host.clone(), "no result".to_owned()]);
-            continue;
-        };
-        let (rate, figures) = (bytes_per_s(file), &file.result);
-        rates.push((scan.host.as_str(), rate));
-        table.row([
+    let row = |scan: &HostScan| -> Option<Vec<String>> {
+        let file = scan.file.as_ref()?;
+        let figures = &file.result;
+        Some(vec![
             scan.host.clone(),
             format_count(figures.files.files),
             format_size(figures.files.data_bytes),
             format_duration_ns(figures.effort.elapsed_ns),
-            format_rate(rate),
-        ]);
-    }
-    format!("\nHosts\n{}{}", table.render(2), hosts::slowest_line(&rates, format_rate))
+            format_rate(bytes_per_s(file)),
+        ])
+    };
+    let columns = HostColumns {
+        headings: &["files", "data", "time", "rate"],
+        rows: &|scan| row(scan).into_iter().collect(),
+        rate: &|scan| scan.file.as_ref().map(bytes_per_s),
+        format: &format_rate,
+    };
+    format!("\nHosts\n{}", hosts::table(scans, &columns))
 }

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::exit::{Failure, Failures, OrFailed as _, OrFailure as _, refused};
 use crate::files::{self, NewFile};
-use crate::json::Made;
+use crate::json::MadeResult;
 use crate::result_options::ResultOptions;
 use clap::Args;
 use gemelo_base::ShowPath as _;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(super) struct OutputOptions {
+pub(super) struct ScanOutputs {
     #[command(flatten)]
     pub(super) files: ResultOptions,
     /// Print a table with a line for each block size, instead of all figures
@@ -35,7 +35,7 @@ pub(super) struct OutputOptions {
     force: bool,
 }
 
-impl OutputOptions {
+impl ScanOutputs {
     /// Refuses output files that exist or cannot be written, for a scan with these block sizes.
     pub(super) fn check(&self, block_sizes: &[u32]) -> crate::Result<()> {
         for (option, path) in [("--distribution", &self.distribution), ("--save", &self.save)] {
@@ -67,7 +67,7 @@ impl OutputOptions {
     pub(super) fn write_json<Input: serde::Serialize, Output: serde::Serialize>(
         &self,
         context: &Context,
-        made: Made<Input, Output>,
+        made: MadeResult<Input, Output>,
     ) -> crate::Result<()> {
         self.files.json.write(self.force, context, made)
     }
@@ -121,7 +121,7 @@ pub(super) struct Saving<'path> {
 }
 
 impl<'path> Saving<'path> {
-    pub(super) fn begin(outputs: &'path OutputOptions) -> crate::Result<Self> {
+    pub(super) fn begin(outputs: &'path ScanOutputs) -> crate::Result<Self> {
         let Some(path) = outputs.save.as_deref() else { return Ok(Self { file: None }) };
         let file = NewFile::create(path, outputs.force).or_bad_input()?;
         if !file.is_regular() {

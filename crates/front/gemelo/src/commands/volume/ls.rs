@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const KIND: Kind<ResultFile<Input<'static>, &'static [Row<'static>]>> =
+const KIND: Kind<ResultFile<Input<'static>, &'static [VolumeRow<'static>]>> =
     Kind::new("gemelo.volume-list/1", "Result of gemelo volume ls");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
@@ -49,7 +49,7 @@ struct Input<'a> {
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Row<'a> {
+struct VolumeRow<'a> {
     /// The name of the volume.
     name: &'a str,
     /// The size of the volume in bytes.
@@ -74,7 +74,7 @@ struct Row<'a> {
     record: &'a VolumeRecord,
 }
 
-impl Row<'_> {
+impl VolumeRow<'_> {
     fn cells(&self, with_space: bool) -> Vec<String> {
         let size_of = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_size);
         let mut cells = vec![
@@ -95,12 +95,12 @@ impl Row<'_> {
     }
 }
 
-fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> Vec<Row<'a>> {
+fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> Vec<VolumeRow<'a>> {
     let block_bytes = u64::from(report.pool.block_bytes);
     let row = |VolumeReport { summary, connections }: &'a VolumeReport| {
         let record = &summary.record;
         let space = spaces.get(&record.name);
-        Row {
+        VolumeRow {
             name: &record.name,
             size_bytes: record.size_bytes,
             mapped_bytes: summary.mapped_blocks * block_bytes,
@@ -117,7 +117,7 @@ fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> V
     report.volumes.iter().map(row).collect()
 }
 
-fn table(rows: &[Row<'_>], with_space: bool) -> Table {
+fn table(rows: &[VolumeRow<'_>], with_space: bool) -> Table {
     let mut table = Table::new();
     let space: &[&str] = if with_space { &["exclusive", "shared"] } else { &[] };
     let names = [

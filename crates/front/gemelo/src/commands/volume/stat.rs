@@ -18,7 +18,7 @@ use gemelo_volume::VolumeSummary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-const KIND: Kind<ResultFile<Input<'static>, &'static Stats<'static>>> =
+const KIND: Kind<ResultFile<Input<'static>, &'static VolumeFigures<'static>>> =
     Kind::new("gemelo.volume/1", "Result of gemelo volume stat");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
@@ -49,7 +49,7 @@ struct Input<'a> {
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Stats<'a> {
+struct VolumeFigures<'a> {
     #[serde(flatten)]
     volume: &'a VolumeSummary,
     /// Share of neighbouring blocks that are neighbours in the store, from a sample; absent if the
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         None
     };
     access.close()?;
-    let figures = Stats {
+    let figures = VolumeFigures {
         volume,
         sequential_share: volume.layout.sequential_share(),
         exclusive_bytes: space.map(|space| space.exclusive_blocks * block_bytes),
@@ -91,8 +91,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     Ok(Outcome::Done)
 }
 
-fn text(figures: &Stats<'_>, block_bytes: u64, is_served: bool) -> String {
-    let Stats { volume, sequential_share, exclusive_bytes, shared_bytes } = figures;
+fn text(figures: &VolumeFigures<'_>, block_bytes: u64, is_served: bool) -> String {
+    let VolumeFigures { volume, sequential_share, exclusive_bytes, shared_bytes } = figures;
     let record = &volume.record;
     let mut table = Table::new();
     table.row(["size".to_owned(), format_size(record.size_bytes)]);

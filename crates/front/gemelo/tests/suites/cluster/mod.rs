@@ -1,7 +1,7 @@
 //! A PostgreSQL cluster: its programs, its server process, and the clients that commit to it.
 
 use crate::support::PATIENCE;
-use crate::support::tools::{all_of, missing, run, tool};
+use gemelo_tools::{all_of, missing, run, tool};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::chown;

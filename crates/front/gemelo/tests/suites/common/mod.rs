@@ -34,15 +34,3 @@ pub(crate) fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
-
-/// Returns whether the machine has a program that a test needs. Without it the test says so and
-/// ends; with `GEMELO_REQUIRE_TOOLS` set, as where everything is installed, that is a failure.
-pub(crate) fn has_tool(name: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let is_found = std::env::split_paths(&paths).any(|directory| directory.join(name).exists());
-    if !is_found {
-        assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "{name} is not installed");
-        eprintln!("not tested: {name} is not installed");
-    }
-    is_found
-}

@@ -1,8 +1,9 @@
 //! Scans of the data of several hosts.
 
 use super::*;
-use crate::common::{gemelo, has_tool};
+use crate::common::gemelo;
 use crate::schema::{misfits, schema_of};
+use gemelo_tools::has_tool;
 
 /// Two hosts whose data have duplicates within them and across them.
 fn data() -> Place {
@@ -55,7 +56,7 @@ fn counted_by_duckdb(set: &str) {
         print(duckdb.sql(query).fetchall())";
     let has_it = Command::new("python3").args(["-c", "import duckdb"]).output().unwrap();
     if !has_it.status.success() {
-        eprintln!("not tested: python3 has no module duckdb");
+        eprintln!("not compared: python3 has no module duckdb, which no package installs");
         return;
     }
     let output = Command::new("python3").args(["-c", script, set]).output().unwrap();

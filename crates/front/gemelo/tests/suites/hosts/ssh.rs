@@ -1,7 +1,8 @@
 //! Hosts behind a real SSH server: on the loopback, and in a network with delay and loss.
 
 use super::*;
-use crate::common::{gemelo, has_tool};
+use crate::common::gemelo;
+use gemelo_tools::has_tool;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
@@ -243,8 +244,7 @@ impl Network {
             let mut words = command.split(' ');
             let program = words.next()?;
             if !succeeds(program, &words.collect::<Vec<_>>()) {
-                eprintln!("not tested: this machine does not permit '{command}'");
-                assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "{command}");
+                gemelo_tools::missing(&format!("the right to '{command}'"));
                 return None;
             }
         }

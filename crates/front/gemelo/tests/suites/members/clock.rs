@@ -3,7 +3,7 @@
 
 use super::contents::{assert_written, write};
 use super::host::{Host, LEASE, Server};
-use crate::common::has_tool;
+use gemelo_tools::has_tool;
 use rustix::process::Signal;
 use std::fs;
 use std::process::Command;

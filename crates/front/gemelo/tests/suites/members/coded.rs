@@ -4,7 +4,7 @@
 use super::contents::content;
 use super::host::{Host, LEASE};
 use super::sharing::Load;
-use crate::common::has_tool;
+use gemelo_tools::has_tool;
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;

@@ -1,6 +1,5 @@
 //! Runs that a limit of threads ends.
 
-use crate::common::has_tool;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -35,8 +34,9 @@ fn limited(threads: u32, words: &[&str], directory: &Path) -> (i32, String) {
 /// `replay --processes 64` panicked and waited at its barrier for ever.
 #[test]
 fn sets_of_threads_start_whole_or_not_at_all() {
-    if !rustix::process::geteuid().is_root() || !has_tool("setpriv") || !has_tool("prlimit") {
-        eprintln!("skipped: a limit of threads needs root, setpriv and prlimit");
+    if !gemelo_tools::is_root("a limit of threads")
+        || !gemelo_tools::all_there(&["setpriv", "prlimit"])
+    {
         return;
     }
     let directory = tempfile::tempdir_in("/tmp").unwrap();

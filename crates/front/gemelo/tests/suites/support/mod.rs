@@ -2,19 +2,17 @@
 //! tests run with it.
 
 pub(crate) mod mount;
-#[path = "../../../../nbd/tests/suites/support/tools.rs"]
-pub(crate) mod tools;
 
 use gemelo_base::SystemClock;
 use gemelo_format::{DedupMode, FingerprintKind, Policy};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
+pub(crate) use gemelo_tools::bytes;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-pub(crate) use tools::bytes;
 
 /// Longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,7 +99,7 @@ impl TestPool {
 
     /// Proves that the pool is what it should be, contents included. Nobody may have it.
     pub(crate) fn check(&self) {
-        tools::run(
+        gemelo_tools::run(
             Command::new(env!("CARGO_BIN_EXE_gemelo"))
                 .args(["pool", "check", "--data"])
                 .arg(self.path()),

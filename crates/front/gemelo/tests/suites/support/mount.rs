@@ -1,8 +1,8 @@
 //! A volume as a disk of this machine: `nbdfuse` makes it a file, a loop device makes the file a
 //! disk, and a file system on the disk is mounted. All steps need root.
 
-use super::tools::{all_of, missing, run, tool};
 use super::{PATIENCE, TestPool};
+use gemelo_tools::{all_of, missing, run, tool};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -111,11 +111,7 @@ impl OtherServer {
     pub(crate) fn start(program: &str, arguments: &[&str], socket: &Path) -> Option<Self> {
         let started = Command::new(program).args(arguments).stderr(Stdio::null()).spawn();
         let Ok(child) = started else {
-            assert!(
-                std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(),
-                "{program} is not installed"
-            );
-            eprintln!("skipped: {program} is not installed");
+            gemelo_tools::missing(program);
             return None;
         };
         let server = Self(child);

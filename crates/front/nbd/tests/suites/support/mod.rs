@@ -5,18 +5,16 @@ pub(crate) mod gated;
 #[path = "../../doubles/memory.rs"]
 pub(crate) mod memory;
 pub(crate) mod raw;
-#[expect(dead_code, reason = "tests of the program use the rest of the module")]
-pub(crate) mod tools;
 
 use gemelo_base::{Recorder, StopFlag};
 use gemelo_device::{BlockDevice, Export, ExportTable};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
 use gemelo_nbd::server::{ListenAddress, Listener, ServeError, Server, ServerConfig};
+pub(crate) use gemelo_tools::{all_of, bytes, python_with_libnbd, run, tool};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-pub(crate) use tools::{all_of, bytes, python_with_libnbd, run, tool};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 

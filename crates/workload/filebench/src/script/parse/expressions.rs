@@ -2,7 +2,7 @@
 
 use super::{DEEPEST_NESTING, Parsed, Parser};
 use crate::script::error::Fault;
-use crate::script::lex::{Kind, Piece, Token};
+use crate::script::lex::{Piece, Token, TokenKind};
 use crate::script::syntax::{At, Expression};
 use crate::script::words;
 
@@ -19,7 +19,7 @@ impl Parser {
     ) -> Parsed<At<Expression>> {
         let mut left = operand(self)?;
         let mut length = 0;
-        while let Kind::Sign(sign) = self.peek().kind
+        while let TokenKind::Sign(sign) = self.peek().kind
             && signs.contains(sign)
         {
             // A chain becomes a tree whose depth is the length of the chain.
@@ -41,25 +41,27 @@ impl Parser {
     pub(super) fn value(&mut self) -> Parsed<At<Expression>> {
         let Token { kind, at } = self.peek().clone();
         let value = match kind {
-            Kind::Sign('{') => return self.table(),
-            Kind::Sign('(') => {
+            TokenKind::Sign('{') => return self.table(),
+            TokenKind::Sign('(') => {
                 self.take();
                 let inner = self.nested(Self::expression)?;
                 self.expect_sign(')', "after the expression")?;
                 return Ok(inner);
             }
-            Kind::Word(word) if word == "randvar" || word == "cvar" => return self.drawn(&word),
-            Kind::Integer(number) => Expression::Integer(number),
-            Kind::Decimal(number) => Expression::Decimal(number),
-            Kind::Variable(name) => Expression::Variable(name),
-            Kind::Quoted(pieces) => Expression::Text(pieces),
-            Kind::Word(word) if word == "true" || word == "false" => {
+            TokenKind::Word(word) if word == "randvar" || word == "cvar" => {
+                return self.drawn(&word);
+            }
+            TokenKind::Integer(number) => Expression::Integer(number),
+            TokenKind::Decimal(number) => Expression::Decimal(number),
+            TokenKind::Variable(name) => Expression::Variable(name),
+            TokenKind::Quoted(pieces) => Expression::Text(pieces),
+            TokenKind::Word(word) if word == "true" || word == "false" => {
                 Expression::Boolean(word == "true")
             }
-            Kind::Word(word) => Expression::Text(vec![Piece::Text(word)]),
+            TokenKind::Word(word) => Expression::Text(vec![Piece::Text(word)]),
             // A single slash in place of a value is the root directory.
-            Kind::Sign('/') => Expression::Text(vec![Piece::Text("/".to_owned())]),
-            Kind::Sign(_) | Kind::End => return Err(self.expected("a value")),
+            TokenKind::Sign('/') => Expression::Text(vec![Piece::Text("/".to_owned())]),
+            TokenKind::Sign(_) | TokenKind::End => return Err(self.expected("a value")),
         };
         self.take();
         Ok(At { value, at })

@@ -2,7 +2,7 @@
 //! called.
 
 use super::root;
-use crate::common::has_tool;
+use gemelo_tools::has_tool;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -49,12 +49,7 @@ fn run(script: &str, words: &[&str], status: i32) -> (Output, String) {
 }
 
 fn can_run() -> bool {
-    let has_unshare = has_tool("unshare");
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        eprintln!("not tested: a namespace of mounts takes root");
-    }
-    has_unshare && is_root
+    has_tool("unshare") && gemelo_tools::is_root("a namespace of mounts")
 }
 
 /// `deb-systemd-invoke daemon-reload` printed its usage, which `|| true` hid: after an upgrade the

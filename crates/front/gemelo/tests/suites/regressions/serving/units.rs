@@ -1,7 +1,7 @@
 //! The systemd units, beside the documents and examples that use them.
 
 use super::{files_below, root, text_of};
-use crate::common::has_tool;
+use gemelo_tools::has_tool;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
@@ -127,8 +127,7 @@ fn confined(writable: &[String]) -> String {
 #[test]
 fn a_server_with_the_rights_of_the_unit_serves_virtual_machines_and_a_second_socket() {
     let tools = ["unshare", "setpriv", "bash"].iter().all(|tool| has_tool(tool));
-    if !tools || !rustix::process::geteuid().is_root() {
-        eprintln!("not tested: a namespace of mounts takes root");
+    if !tools || !gemelo_tools::is_root("a namespace of mounts") {
         return;
     }
     let said = confined(&writable());

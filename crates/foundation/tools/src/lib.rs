@@ -1,0 +1,118 @@
+//! The programs and rights that tests need, for development only.
+//!
+//! A test without what it needs says so and passes. With `GEMELO_REQUIRE_TOOLS` set, as where all
+//! is there, it fails instead. All such tests go through [`missing`], so none is skipped in
+//! silence.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a failure here is that of the test, which prints what it lacks"
+)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Says that something is missing; fails where everything has to be there.
+///
+/// # Panics
+/// Panics if `GEMELO_REQUIRE_TOOLS` is set.
+pub fn missing(what: &str) {
+    assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "missing: {what}");
+    eprintln!("not tested: missing: {what}");
+}
+
+/// Ends a test that lacks something, as [`missing`] does.
+#[macro_export]
+macro_rules! skip {
+    ($($what:tt)*) => {{
+        $crate::missing(&format!($($what)*));
+        return;
+    }};
+}
+
+/// Returns whether this process has all rights; says what for if it has not.
+#[must_use]
+pub fn is_root(purpose: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        missing(&format!("root, for {purpose}"));
+    }
+    is_root
+}
+
+/// Returns a program of this name. Says that it is missing if there is none.
+#[must_use]
+pub fn tool(name: &str) -> Option<Command> {
+    let found = paths_of(name).into_iter().next();
+    if found.is_none() {
+        missing(name);
+    }
+    found.map(Command::new)
+}
+
+/// Returns whether a program exists. Says that it is missing if not.
+#[must_use]
+pub fn has_tool(name: &str) -> bool {
+    tool(name).is_some()
+}
+
+/// Returns whether all of these programs exist. Says which are missing.
+#[must_use]
+pub fn all_there(names: &[&str]) -> bool {
+    names.iter().filter(|name| !has_tool(name)).count() == 0
+}
+
+/// Returns a Python with libnbd's binding: of several, the system's has it.
+///
+/// # Panics
+/// Panics if a Python cannot be started.
+#[must_use]
+pub fn python_with_libnbd() -> Option<Command> {
+    let has_it = |path: &PathBuf| {
+        Command::new(path).args(["-c", "import nbd"]).output().unwrap().status.success()
+    };
+    let found = paths_of("python3").into_iter().find(has_it);
+    if found.is_none() {
+        missing("python3-libnbd");
+    }
+    found.map(Command::new)
+}
+
+/// System administration's programs are not in everybody's path.
+fn paths_of(name: &str) -> Vec<PathBuf> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let directories = std::env::split_paths(&paths).chain(more);
+    directories.map(|directory| directory.join(name)).filter(|path| path.exists()).collect()
+}
+
+/// Runs a program that has to succeed, and returns what it prints.
+///
+/// # Panics
+/// Panics if it fails.
+pub fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}\n{}", all_of(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Returns all that a program has printed.
+#[must_use]
+pub fn all_of(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    format!("{out}{err}")
+}
+
+/// Returns bytes that differ from place to place and depend only on the seed.
+#[must_use]
+pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = gemelo_base::random::Random::new(seed);
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&random.next_u64().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
