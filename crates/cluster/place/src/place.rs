@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::member::MemberPlace;
-use gemelo_base::ShowPath as _;
+use gemelo_base::{ShowPath as _, text_of_name};
 use gemelo_member::{MemberUri, SCHEME, UriError};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -57,6 +57,18 @@ impl Serialize for PoolPlace {
 }
 
 impl PoolPlace {
+    /// Returns the last part of the place, as in names of devices.
+    #[must_use]
+    pub fn short_name(&self) -> String {
+        match self {
+            Self::Directory(path) => {
+                let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                whole.file_name().map(text_of_name).unwrap_or_default()
+            }
+            Self::Member(_) => self.to_string().rsplit('/').next().unwrap_or_default().to_owned(),
+        }
+    }
+
     /// Returns the directory, if the place is one.
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {

@@ -41,6 +41,8 @@ pub enum Remedy {
     Memory,
     /// Name a unix socket as an address to listen at.
     ListenAtFile,
+    /// Serve the pool.
+    Serve,
 }
 
 impl RequestFailure {

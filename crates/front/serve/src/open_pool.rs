@@ -12,8 +12,8 @@ use crate::space::SpaceCounter;
 use gemelo_base::background::TaskStat;
 use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;
-use gemelo_base::{Monitor, StopFlag, SystemClock};
-use gemelo_device::{BlockDevice, Listening};
+use gemelo_base::{Monitor, ShowPath as _, StopFlag, SystemClock};
+use gemelo_device::{BlockDevice, Devices, FrontEndError, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{
@@ -124,6 +124,18 @@ impl OpenPool {
         })
     }
 
+    /// Identifies a volume on this host. A copy of a pool has the ids of the pool, so its place
+    /// belongs to it.
+    pub(crate) fn identity(&self, name: &str) -> Result<String, VolumeError> {
+        let place = match &self.place {
+            PoolPlace::Directory(path) => {
+                std::fs::canonicalize(path).map_or_else(|_| path.clone(), |path| path)
+            }
+            PoolPlace::Member(_) => self.place.to_string().into(),
+        };
+        Ok(format!("{}@{}", self.pool().volume(name)?.identity(), place.shown()))
+    }
+
     /// Returns whether this process has the tenure of a member, so that no other one serves it.
     pub(crate) fn is_leased(&self) -> bool {
         self.placed.lease_state().is_some()
@@ -211,11 +223,32 @@ impl OpenPool {
                     "no process of this host serves the member, so there is nothing to hand over",
                 ));
             }
-            PoolRequest::Attach => {
-                return Err(RequestFailure::refused("only a served pool can be attached to"));
+            PoolRequest::Connect => {
+                return Err(RequestFailure::refused("only a served pool can be connected to"));
+            }
+            PoolRequest::Attach { name } => {
+                let attach = |devices: &dyn Devices| devices.attach(name);
+                return self.on_devices(attach).map(|path| Reply::Attached { path });
+            }
+            PoolRequest::Detach { name, force } => {
+                self.on_devices(|devices: &dyn Devices| devices.detach(name, *force))?;
             }
         }
         Ok(Reply::Done)
+    }
+
+    /// Asks the front end that makes devices of this host.
+    fn on_devices<T>(
+        &self,
+        ask: impl FnOnce(&dyn Devices) -> Result<T, FrontEndError>,
+    ) -> Result<T, RequestFailure> {
+        let mut front_ends = self.front_ends.get().into_iter().flatten();
+        let devices = front_ends.find_map(|front_end| front_end.devices());
+        let devices = devices.ok_or_else(|| {
+            let text = "no process serves the pool, so its volumes can be no devices";
+            RequestFailure::refused(text).with_remedy(Remedy::Serve)
+        })?;
+        ask(devices).map_err(|error| RequestFailure::of_error(&error))
     }
 
     fn check(

@@ -21,6 +21,7 @@ use gemelo_serve::{
     Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Thresholds, handed_over,
     whole_percent,
 };
+use gemelo_ublk::{UblkFrontEnd, Wanted};
 use gemelo_vhost::VhostFrontEnd;
 use gemelo_volume::{IndexSampling, InlineOverload, Tuning};
 use permissions::{FileMode, GroupId};
@@ -58,6 +59,11 @@ pub(crate) struct Arguments {
     /// memory (vhost-user-blk): the socket of the volume NAME is DIR/NAME.sock
     #[arg(long, help_heading = ACCESS, value_name = "DIR", value_hint = ValueHint::DirPath)]
     vhost_user: Option<PathBuf>,
+    /// Make volumes block devices of this host, /dev/ublkbN and, by the rule of udev,
+    /// /dev/gemelo/POOL/VOLUME: these, or without names all, also those created later. As root.
+    /// Requests wait while no server runs
+    #[arg(long, help_heading = ACCESS, value_name = "VOLUME", num_args = 0..)]
+    ublk: Option<Vec<String>>,
     /// Mode of the unix sockets of --listen and --vhost-user: users that may write to a socket may
     /// connect [default: by the umask, or 0660 with --socket-group]
     #[arg(long, help_heading = ACCESS, value_name = "MODE")]
@@ -285,6 +291,7 @@ impl Arguments {
     /// The protocols of clients, each with its options.
     fn front_ends(&self) -> anyhow::Result<Vec<Box<dyn FrontEnd>>> {
         let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(self.nbd()?)];
+        front_ends.push(Box::new(self.ublk()));
         front_ends.extend(self.vhost().map(|vhost| Box::new(vhost) as Box<dyn FrontEnd>));
         Ok(front_ends)
     }
@@ -293,6 +300,18 @@ impl Arguments {
         SocketAccess {
             mode: self.socket_mode.map(|mode| mode.0),
             group: self.socket_group.map(|group| group.0),
+        }
+    }
+
+    fn ublk(&self) -> UblkFrontEnd {
+        UblkFrontEnd {
+            pool: self.pool.short_name(),
+            wanted: match &self.ublk {
+                None => Wanted::None,
+                Some(names) if names.is_empty() => Wanted::All,
+                Some(names) => Wanted::Only(names.clone()),
+            },
+            write_through: self.write_through,
         }
     }
 

@@ -116,7 +116,10 @@ fn of_failure(failure: &RequestFailure) -> Option<Advice> {
         Remedy::UseNewer => NEWER.into(),
         Remedy::Check => "run `gemelo pool check` to see what is left".into(),
         Remedy::Encrypt => "encrypt with --tls-certificate and --tls-key, or use --insecure".into(),
-        Remedy::Listen => "give --listen unix:PATH or --listen tcp:HOST:PORT".into(),
+        Remedy::Listen => {
+            "give --listen unix:PATH, --listen tcp:HOST:PORT, --vhost-user DIR or --ublk".into()
+        }
+        Remedy::Serve => "run `gemelo serve POOL --ublk` as root, or its unit".into(),
         Remedy::ListenAtFile => {
             "give --listen unix:PATH, or leave out --socket-mode and --socket-group".into()
         }
