@@ -13,6 +13,7 @@ pub(crate) enum Command {
     GetDevice,
     Add,
     Remove,
+    RemoveLater,
     Start,
     Stop,
     SetParameters,
@@ -35,6 +36,7 @@ impl Command {
             Self::GetDevice => (READS, 0x02),
             Self::Add => (WRITES_AND_READS, 0x04),
             Self::Remove => (WRITES_AND_READS, 0x05),
+            Self::RemoveLater => (READS, 0x14),
             Self::Start => (WRITES_AND_READS, 0x06),
             Self::Stop => (WRITES_AND_READS, 0x07),
             Self::SetParameters => (WRITES_AND_READS, 0x08),
@@ -50,7 +52,7 @@ impl Command {
         match self {
             Self::GetDevice => "look at",
             Self::Add => "add",
-            Self::Remove => "remove",
+            Self::Remove | Self::RemoveLater => "remove",
             Self::Start => "start",
             Self::Stop => "stop",
             Self::SetParameters => "set the parameters of",
@@ -297,6 +299,7 @@ mod tests {
         assert_eq!(Command::Start.code(), 0xc020_7506);
         assert_eq!(Command::EndRecovery.code(), 0xc020_7511);
         assert_eq!(Command::GetFeatures.code(), 0x8020_7513);
+        assert_eq!(Command::RemoveLater.code(), 0x8020_7514);
         assert_eq!((FETCH, COMMIT_AND_FETCH), (0xc010_7520, 0xc010_7521));
     }
 

@@ -182,9 +182,14 @@ impl Control {
         self.ask(Command::Stop, number, Argument::None, 0)
     }
 
-    /// Removes a device. This returns when no process has its files open.
+    /// Removes a device, which goes when no process has its files open. Kernels before 6.9 wait for
+    /// that.
     pub(crate) fn remove(&self, number: u32) -> Result<(), UblkError> {
-        self.ask(Command::Remove, number, Argument::None, 0)
+        match self.run(Command::RemoveLater, number, Argument::None, 0) {
+            Ok(_) => Ok(()),
+            Err(Errno::OPNOTSUPP) => self.ask(Command::Remove, number, Argument::None, 0),
+            Err(error) => Err(refused(Command::RemoveLater, number, error)),
+        }
     }
 
     /// Returns the bits of the codes of commands that the kernel knows.

@@ -3,6 +3,7 @@
 use crate::abi::{Command, DeviceInfo, Parameters, State};
 use crate::control::{self, Control, disk_path, queue_path};
 use crate::error::UblkError;
+use crate::guard::Guard;
 use crate::identity::{Record, Records, owner_data};
 use crate::kept::{self, Kept};
 use crate::queue::{Ended, Queue, QueueSide};
@@ -41,11 +42,21 @@ pub(crate) struct Host {
     /// The directory of changes that are kept.
     pub(crate) kept: PathBuf,
     pub(crate) write_through: bool,
+    /// Removes devices that no server takes back, if they shall not wait for ever.
+    pub(crate) guard: Option<Arc<Guard>>,
 }
 
 impl Host {
+    /// Has a device watched that this server has now.
+    fn watch(&self, info: &DeviceInfo) -> Result<(), UblkError> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.watch(info.number, info.owner_data))
+    }
+
     /// Removes a device that is no disk, or not any more.
     pub(crate) fn remove(&self, number: u32) -> Result<(), UblkError> {
+        if let Some(guard) = &self.guard {
+            guard.forget(number);
+        }
         self.control.remove(number)?;
         self.records.remove(number);
         // Memory that stays is used again by the next device of this number.
@@ -81,6 +92,7 @@ impl ServedDevice {
         let path = kept::path(&host.kept, info.number);
         let kept = Kept::create(&path, owner_data, info.queues, host.write_through)
             .map_err(|source| UblkError::State { path: path.shown().to_string(), source })?;
+        host.watch(&info)?;
         let device = Self::serve(host, export, &info, kept)?;
         if let Err(error) = host.control.start(info.number) {
             device.leave();
@@ -117,6 +129,7 @@ impl ServedDevice {
         kept.make_again(&*export.device)
             .map_err(|source| UblkError::NotMadeAgain { device, source })?;
         host.records.write(number, record)?;
+        host.watch(info)?;
         let device = Self::serve(host, export, info, kept)?;
         if let Err(error) = host.control.end_recovery(number) {
             device.leave();

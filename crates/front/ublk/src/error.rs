@@ -22,6 +22,8 @@ pub(crate) enum UblkError {
     Refused { command: Command, device: String, source: io::Error },
     #[error("cannot serve a device")]
     Serve(#[source] io::Error),
+    #[error("the process that watches for a dead server cannot be reached")]
+    Guard(#[source] io::Error),
     #[error("cannot write {path}")]
     State { path: String, source: io::Error },
     #[error(
@@ -55,7 +57,7 @@ impl Classified for UblkError {
             Self::Served { .. } | Self::InUse { .. } | Self::Contradiction { .. } => {
                 FailureKind::InUse
             }
-            Self::Lost { .. } | Self::NotMadeAgain { .. } => FailureKind::Failed,
+            Self::Lost { .. } | Self::NotMadeAgain { .. } | Self::Guard(_) => FailureKind::Failed,
             Self::Open { .. } | Self::Refused { .. } | Self::Serve(_) | Self::State { .. } => {
                 FailureKind::Failed
             }

@@ -4,12 +4,15 @@ use crate::abi::{DeviceInfo, State};
 use crate::control::{self, Control, disk_path};
 use crate::device::{Host, ServedDevice};
 use crate::error::UblkError;
+use crate::guard::{Guard, guard};
 use crate::identity::{DIRECTORY, Record, Records, Whose, whose};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{
     Devices, Export, Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,6 +52,33 @@ pub struct UblkFrontEnd {
     pub wanted: Wanted,
     /// `true` if every change has to be durable before it is acknowledged.
     pub write_through: bool,
+    /// Time after which the requests of a device fail that no server has taken back; [`None`] lets
+    /// them wait for ever.
+    pub timeout: Option<Duration>,
+    /// The arguments with which this program runs [`guard_devices`] for the same time.
+    pub guard: Vec<OsString>,
+}
+
+/// Watches the devices of the server that has started this process, until the server ends. Removes
+/// those that no other server has taken back after the given time.
+///
+/// # Errors
+/// Fails if the driver cannot be used.
+pub fn guard_devices(timeout: Duration, monitor: &dyn Monitor) -> Result<(), FrontEndError> {
+    let host = host(false, None).map_err(FrontEndError::of)?;
+    guard(&host, std::io::stdin().lock(), timeout, monitor);
+    Ok(())
+}
+
+/// Opens the driver.
+fn host(write_through: bool, guard: Option<Guard>) -> Result<Host, UblkError> {
+    Ok(Host {
+        control: Arc::new(Control::open()?),
+        records: Records::new(DIRECTORY),
+        kept: KEPT.into(),
+        write_through,
+        guard: guard.map(Arc::new),
+    })
 }
 
 impl FrontEnd for UblkFrontEnd {
@@ -150,12 +180,13 @@ impl UblkListening {
         if let Some(host) = &state.host {
             return Ok(host.clone());
         }
-        let host = Host {
-            control: Arc::new(Control::open()?),
-            records: Records::new(DIRECTORY),
-            kept: KEPT.into(),
-            write_through: self.configured.write_through,
-        };
+        let UblkFrontEnd { write_through, timeout, guard, .. } = &self.configured;
+        let guard = timeout.map(|_| {
+            let mut command = Command::new("/proc/self/exe");
+            command.args(guard);
+            Guard::start(command)
+        });
+        let host = host(*write_through, guard.transpose()?)?;
         Ok(state.host.insert(host).clone())
     }
 

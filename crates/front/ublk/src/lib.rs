@@ -7,7 +7,8 @@
 //!
 //! A device outlives the process that serves it. The kernel holds its requests until another
 //! process takes it over, which finds it by the identity of its export (`identity`) and never by
-//! its number.
+//! its number. `kept` has the changes that it makes once more, and `guard` is a process that removes
+//! devices which nobody takes over.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -16,10 +17,11 @@ mod control;
 mod device;
 mod error;
 mod front_end;
+mod guard;
 mod identity;
 mod kept;
 mod queue;
 mod request;
 mod shared;
 
-pub use front_end::{UblkFrontEnd, Wanted};
+pub use front_end::{UblkFrontEnd, Wanted, guard_devices};

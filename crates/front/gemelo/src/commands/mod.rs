@@ -107,6 +107,8 @@ enum Command {
     ///
     /// A device that is mounted, holds swap or carries another device is removed only with --force.
     Detach(attach::Detach),
+    #[command(hide = true, name = attach::GUARD)]
+    GuardDevices(attach::Guard),
     #[command(hide = true)]
     Host(host::Arguments),
     Completions(completions::Arguments),
@@ -136,6 +138,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Serve(arguments) => serve::run(&arguments, context),
         Command::Attach(arguments) => attach::attach(&arguments, context),
         Command::Detach(arguments) => attach::detach(&arguments, context),
+        Command::GuardDevices(arguments) => attach::guard(&arguments, context),
         Command::Host(arguments) => host::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Manual(arguments) => manual::run(&arguments, context),

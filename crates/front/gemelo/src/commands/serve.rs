@@ -2,6 +2,7 @@
 
 mod permissions;
 
+use crate::commands::attach::guard_arguments;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::values::{OnOff, inline_overload_parser, io_mode_parser, pool_place_parser};
@@ -64,6 +65,10 @@ pub(crate) struct Arguments {
     /// Requests wait while no server runs
     #[arg(long, help_heading = ACCESS, value_name = "VOLUME", num_args = 0..)]
     ublk: Option<Vec<String>>,
+    /// Time after which the requests of a block device fail that no server has taken back; 0s for
+    /// never
+    #[arg(long, help_heading = ACCESS, value_name = "DURATION", default_value = "0s")]
+    ublk_timeout: Span,
     /// Mode of the unix sockets of --listen and --vhost-user: users that may write to a socket may
     /// connect [default: by the umask, or 0660 with --socket-group]
     #[arg(long, help_heading = ACCESS, value_name = "MODE")]
@@ -312,6 +317,8 @@ impl Arguments {
                 Some(names) => Wanted::Only(names.clone()),
             },
             write_through: self.write_through,
+            timeout: unless_zero(self.ublk_timeout),
+            guard: guard_arguments(self.ublk_timeout),
         }
     }
 

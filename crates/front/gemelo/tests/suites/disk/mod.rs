@@ -20,11 +20,13 @@ const PROGRAMS: [&str; 5] = ["fio", "mkfs.ext4", "mkfs.xfs", "e2fsck", "udevadm"
 /// Rules of udev that give devices their properties.
 const RULES: [&str; 2] = ["50-udev-default.rules", "60-block.rules"];
 
-const INIT: &str = include_str!("init.sh");
-const LIBRARY: &str = include_str!("lib.sh");
-
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+fn script(name: &str) -> String {
+    let path = repository().join("crates/front/gemelo/tests/suites/disk").join(name);
+    fs::read_to_string(path).unwrap()
 }
 
 /// The initial memory disk of the guest.
@@ -69,7 +71,9 @@ impl MemoryDisk {
         }
         disk.archive.device("dev/console", 5, 1);
         kernel.add_modules(&mut disk.archive);
-        for (name, text) in [("init", INIT), ("lib.sh", LIBRARY), ("job.sh", job)] {
+        for (name, text) in
+            [("init", &*script("init.sh")), ("lib.sh", &script("lib.sh")), ("job.sh", job)]
+        {
             disk.file(name, text.as_bytes());
         }
         disk.file("etc/passwd", b"root:x:0:0::/:/bin/sh\n");
@@ -171,9 +175,9 @@ fn assert_good(job: &str, said: &str, end: &str) {
 #[test]
 fn volumes_are_disks_that_survive_their_server_and_a_loss_of_power() {
     let Some(guest) = Guest::new() else { return };
-    let (first, second) = (include_str!("first.sh"), include_str!("second.sh"));
-    let said = guest.boot_until_power_fails(first);
-    assert_good(first, &said, "power");
-    let said = guest.boot(second);
-    assert_good(second, &said, "done");
+    let [first, second] = ["first.sh", "second.sh"].map(script);
+    let said = guest.boot_until_power_fails(&first);
+    assert_good(&first, &said, "power");
+    let said = guest.boot(&second);
+    assert_good(&second, &said, "done");
 }
