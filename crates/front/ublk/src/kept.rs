@@ -350,3 +350,7 @@ impl Log {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "kept_tests.rs"]
+mod tests;
