@@ -29,6 +29,7 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return exit::usage(&error),
     };
+    arguments.use_rights();
     let context = match context::Context::new(arguments.verbosity()) {
         Ok(context) => context,
         Err(error) => return exit::exit_code(&Err(error)),

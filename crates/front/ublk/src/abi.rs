@@ -157,8 +157,6 @@ pub(crate) struct DeviceInfo {
 
 impl DeviceInfo {
     pub(crate) const BYTES: usize = 64;
-    /// The number of a device that the kernel shall choose.
-    pub(crate) const ANY_NUMBER: u32 = u32::MAX;
 
     pub(crate) fn encode(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

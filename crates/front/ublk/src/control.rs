@@ -1,9 +1,15 @@
 //! The control device of the driver: commands that add, start, stop and remove devices.
+//!
+//! The kernel wants the right to administer the system for each command. A server that is not root
+//! has it only until the control device is open: the ring keeps it, and takes nothing but commands
+//! to this device from then on. The process itself gives it up.
 
 use crate::abi::{Command, ControlCommand, DeviceInfo, Parameters, State, feature};
 use crate::error::UblkError;
+use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities, clear_ambient_capability_set, set_capabilities};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,12 +20,16 @@ const PATH: &str = "/dev/ublk-control";
 /// Entries of the ring. One command is in flight at a time.
 const RING_ENTRIES: u32 = 4;
 
+/// The control device among the files of the ring.
+const CONTROL_FILE: types::Fixed = types::Fixed(0);
+
 type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
 /// The control device, opened.
 pub(crate) struct Control {
-    file: File,
     ring: Mutex<Ring>,
+    /// The rights with which commands run.
+    personality: u16,
     /// Features of the driver.
     features: u64,
 }
@@ -51,9 +61,11 @@ impl Control {
             io::ErrorKind::PermissionDenied => UblkError::NotPermitted,
             _ => UblkError::Open { path: PATH.to_owned(), source: error },
         })?;
-        let ring = Ring::builder().build(RING_ENTRIES).map_err(UblkError::Serve)?;
+        let (ring, personality) = make_ring(&file).map_err(UblkError::Serve)?;
+        give_up_rights().map_err(UblkError::Serve)?;
         // A kernel that does not answer has none of the features that are asked for here.
-        let mut control = Self { file, ring: Mutex::new(ring), features: feature::IOCTL_NUMBERS };
+        let features = feature::IOCTL_NUMBERS;
+        let mut control = Self { ring: Mutex::new(ring), personality, features };
         let mut features = [0; 8];
         let asked = Argument::Filled(&mut features);
         control.features = match control.run(Command::GetFeatures, 0, asked, 0) {
@@ -78,12 +90,13 @@ impl Control {
     ) -> Result<i32, Errno> {
         let (address, length) = argument.place();
         let code = command.code() & self.code_mask();
-        let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), code)
+        let entry = opcode::UringCmd80::new(CONTROL_FILE, code)
             .cmd(ControlCommand { device, address, length, data }.encode())
-            .build();
+            .build()
+            .personality(self.personality);
         let mut ring = self.lock();
         // SAFETY: the argument is borrowed until this function returns, and it returns when the
-        // command is complete. The file is open for as long.
+        // command is complete.
         if unsafe { ring.submission().push(&entry) }.is_err() {
             return Err(Errno::BUSY);
         }
@@ -123,34 +136,39 @@ impl Control {
         Some(DeviceInfo::decode(&bytes))
     }
 
-    /// Adds a device that outlives its process, and returns it as it became.
+    /// Adds a device with this number that outlives its process, and returns it as it became.
+    /// Returns [`None`] if there is a device of the number.
     pub(crate) fn add(
         &self,
+        number: u32,
         queues: u16,
         depth: u16,
         max_request_bytes: u32,
         owner_data: u64,
-    ) -> Result<DeviceInfo, UblkError> {
+    ) -> Result<Option<DeviceInfo>, UblkError> {
         let kept = feature::USER_RECOVERY | feature::REISSUE;
         let wanted = DeviceInfo {
             queues,
             depth,
             state: State::Dead,
             max_request_bytes,
-            number: DeviceInfo::ANY_NUMBER,
+            number,
             process: 0,
             features: kept | self.features & feature::IOCTL_NUMBERS,
             owner_data,
         };
         let mut bytes = wanted.encode();
-        let any = DeviceInfo::ANY_NUMBER;
-        self.ask(Command::Add, any, Argument::Filled(&mut bytes), 0)?;
+        match self.run(Command::Add, number, Argument::Filled(&mut bytes), 0) {
+            Ok(_) => {}
+            Err(Errno::EXIST) => return Ok(None),
+            Err(error) => return Err(refused(Command::Add, number, error)),
+        }
         let added = DeviceInfo::decode(&bytes);
         if added.features & kept != kept {
             self.remove(added.number)?;
             return Err(UblkError::NoRecovery);
         }
-        Ok(added)
+        Ok(Some(added))
     }
 
     pub(crate) fn set_parameters(
@@ -198,12 +216,36 @@ impl Control {
     }
 }
 
+/// Makes a ring that has the rights of this process, and takes nothing but commands to this file.
+/// Returns it with the number of the rights.
+fn make_ring(file: &File) -> io::Result<(Ring, u16)> {
+    let ring = Ring::builder().setup_r_disabled().build(RING_ENTRIES)?;
+    let submitter = ring.submitter();
+    submitter.register_files(&[file.as_raw_fd()])?;
+    let personality = submitter.register_personality()?;
+    submitter.register_restrictions(&mut [
+        Restriction::sqe_op(opcode::UringCmd80::CODE),
+        Restriction::sqe_flags_required(squeue::Flags::FIXED_FILE.bits()),
+    ])?;
+    submitter.register_enable_rings()?;
+    Ok((ring, personality))
+}
+
+/// Gives the right to administer the system up, unless this process is root.
+fn give_up_rights() -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    clear_ambient_capability_set()?;
+    let mut sets = capabilities(None)?;
+    for set in [&mut sets.effective, &mut sets.permitted, &mut sets.inheritable] {
+        set.remove(CapabilitySet::SYS_ADMIN);
+    }
+    Ok(set_capabilities(None, sets)?)
+}
+
 pub(crate) fn refused(command: Command, number: u32, error: Errno) -> UblkError {
-    let device = match number {
-        DeviceInfo::ANY_NUMBER => "a device".to_owned(),
-        number => disk_path(number),
-    };
-    UblkError::Refused { command, device, source: error.into() }
+    UblkError::Refused { command, device: disk_path(number), source: error.into() }
 }
 
 fn own_process() -> u64 {

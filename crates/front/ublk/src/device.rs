@@ -27,6 +27,9 @@ const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// Most queues of a device. Each processor has one, unless there are more.
 const MAX_QUEUES: usize = 32;
 
+/// The number from which on devices are given none.
+const MAX_NUMBER: u32 = 4096;
+
 /// Time in which the kernel notices the death of a process that served a device, and in which the
 /// files of a device appear.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -80,17 +83,13 @@ pub(crate) struct ServedDevice {
 impl ServedDevice {
     /// Makes a new disk of an export.
     pub(crate) fn add(host: &Host, export: Export, record: &Record) -> Result<Self, UblkError> {
-        let queues = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_QUEUES);
         let max_bytes = MAX_REQUEST_BYTES.min(export.geometry().maximum_request_bytes);
-        let owner_data = owner_data(&record.identity);
-        let info = host.control.add(queues as u16, DEPTH, max_bytes, owner_data)?;
+        let info = Self::add_unused(host, queues() as u16, max_bytes, record)?;
         let added = Added { host, number: info.number };
-        // The udev rule reads it when the disk appears.
-        host.records.write(info.number, record)?;
         let parameters = Parameters::encode(&export.geometry(), host.write_through, max_bytes);
         host.control.set_parameters(info.number, &parameters)?;
         let path = kept::path(&host.kept, info.number);
-        let kept = Kept::create(&path, owner_data, info.queues, host.write_through)
+        let kept = Kept::create(&path, info.owner_data, info.queues, host.write_through)
             .map_err(|source| UblkError::State { path: path.shown().to_string(), source })?;
         host.watch(&info)?;
         let device = Self::serve(host, export, &info, kept)?;
@@ -100,6 +99,31 @@ impl ServedDevice {
         }
         std::mem::forget(added);
         Ok(device)
+    }
+
+    /// Adds a device with a number that no other one has. The rules of udev read its file when its
+    /// own files appear.
+    fn add_unused(
+        host: &Host,
+        queues: u16,
+        max_bytes: u32,
+        record: &Record,
+    ) -> Result<DeviceInfo, UblkError> {
+        let owner_data = owner_data(&record.identity);
+        let used = control::numbers();
+        for number in (0..MAX_NUMBER).filter(|number| !used.contains(number)) {
+            host.records.write(number, record)?;
+            match host.control.add(number, queues, DEPTH, max_bytes, owner_data) {
+                Ok(Some(info)) => return Ok(info),
+                // Another process was faster.
+                Ok(None) => host.records.remove(number),
+                Err(error) => {
+                    host.records.remove(number);
+                    return Err(error);
+                }
+            }
+        }
+        Err(UblkError::TooMany { limit: MAX_NUMBER as usize })
     }
 
     /// Takes a device over whose process has died.
@@ -235,6 +259,11 @@ impl ServedDevice {
         stopped?;
         host.remove(number)
     }
+}
+
+/// Returns the number of queues of a new device.
+pub(crate) fn queues() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_QUEUES)
 }
 
 /// A device that was added, and is removed again unless it starts.

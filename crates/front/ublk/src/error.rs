@@ -12,7 +12,10 @@ pub(crate) enum UblkError {
          later)"
     )]
     NoDriver,
-    #[error("only root may open /dev/ublk-control: run the server as root")]
+    #[error(
+        "/dev/ublk-control cannot be used: run the server as root, or with CAP_SYS_ADMIN as a user \
+         that may open it"
+    )]
     NotPermitted,
     #[error("the kernel cannot keep a device while no process serves it: that needs Linux 6.1")]
     NoRecovery,

@@ -2,7 +2,7 @@
 
 use crate::abi::{DeviceInfo, State};
 use crate::control::{self, Control, disk_path};
-use crate::device::{Host, ServedDevice};
+use crate::device::{Host, ServedDevice, queues};
 use crate::error::UblkError;
 use crate::guard::{Guard, guard};
 use crate::identity::{DIRECTORY, Record, Records, Whose, whose};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Time after which the list of exports, the devices and the stop flag are looked at again.
@@ -27,15 +27,17 @@ const STOP_LOOKS: u32 = 10;
 const KEPT: &str = "/dev/shm/gemelo";
 
 /// Most devices of a server. Each takes threads and memory.
-const MAX_DEVICES: usize = 256;
+const MAX_DEVICES: usize = 64;
 
-/// Files that a device has open: its own, the notice of its end, and the ring of each queue.
-const FILES_OF_DEVICE: u64 = 2 + 32;
+/// Files that a device has open beside the ring of each queue: its own, the notice of its end, and
+/// what it keeps.
+const FILES_OF_DEVICE: usize = 3;
 
 /// The exports that a server makes devices of by itself. It takes back all that an earlier one had.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Wanted {
     /// None: devices are made on request.
+    #[default]
     None,
     /// All exports, also later ones.
     All,
@@ -44,7 +46,7 @@ pub enum Wanted {
 }
 
 /// ublk, configured.
-#[derive(Debug)]
+#[derive(Default)]
 pub struct UblkFrontEnd {
     /// The name of the pool, which is a part of the names of its devices.
     pub pool: String,
@@ -57,6 +59,36 @@ pub struct UblkFrontEnd {
     pub timeout: Option<Duration>,
     /// The arguments with which this program runs [`guard_devices`] for the same time.
     pub guard: Vec<OsString>,
+    /// The driver, opened by [`FrontEnd::check`]. A process that is not root does that before it
+    /// starts threads, each of which would keep the rights that this one gives up.
+    pub opened: OpenedDriver,
+}
+
+/// The driver, once it is open. A clone is the same one.
+#[derive(Clone, Default)]
+pub struct OpenedDriver(Arc<OnceLock<Host>>);
+
+impl std::fmt::Debug for OpenedDriver {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("OpenedDriver").finish_non_exhaustive()
+    }
+}
+
+impl UblkFrontEnd {
+    /// Opens the driver, unless that was done before.
+    fn host(&self) -> Result<Host, UblkError> {
+        if let Some(host) = self.opened.0.get() {
+            return Ok(host.clone());
+        }
+        // Before this process gives its rights up.
+        let guard = self.timeout.map(|_| {
+            let mut command = Command::new("/proc/self/exe");
+            command.args(&self.guard);
+            Guard::start(command)
+        });
+        let host = host(self.write_through, guard.transpose()?)?;
+        Ok(self.opened.0.get_or_init(|| host).clone())
+    }
 }
 
 /// Watches the devices of the server that has started this process, until the server ends. Removes
@@ -83,10 +115,11 @@ fn host(write_through: bool, guard: Option<Guard>) -> Result<Host, UblkError> {
 
 impl FrontEnd for UblkFrontEnd {
     fn check(&self) -> Result<(), FrontEndError> {
-        if self.wanted != Wanted::None {
-            Control::open().map_err(FrontEndError::refused)?;
+        // Without wishes it may be needed later.
+        match self.host() {
+            Err(error) if self.wanted != Wanted::None => Err(FrontEndError::refused(error)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn listen(
@@ -110,8 +143,6 @@ impl FrontEnd for UblkFrontEnd {
 /// State guarded by one lock.
 #[derive(Default)]
 struct DeviceTable {
-    /// The driver, once it was needed.
-    host: Option<Host>,
     /// By the identity of the export.
     devices: BTreeMap<String, ServedDevice>,
     /// Identities that become no devices by themselves: they were detached, or could not be
@@ -175,21 +206,6 @@ impl UblkListening {
         }
     }
 
-    /// Opens the driver, unless that was done before.
-    fn host(&self, state: &mut DeviceTable) -> Result<Host, UblkError> {
-        if let Some(host) = &state.host {
-            return Ok(host.clone());
-        }
-        let UblkFrontEnd { write_through, timeout, guard, .. } = &self.configured;
-        let guard = timeout.map(|_| {
-            let mut command = Command::new("/proc/self/exe");
-            command.args(guard);
-            Guard::start(command)
-        });
-        let host = host(*write_through, guard.transpose()?)?;
-        Ok(state.host.insert(host).clone())
-    }
-
     /// Makes a device of an export, or takes the one back that it has.
     fn attach_locked(&self, state: &mut DeviceTable, export: Export) -> Result<(), UblkError> {
         if state.devices.contains_key(&export.identity) {
@@ -202,7 +218,7 @@ impl UblkListening {
         if state.devices.contains_key(&export.identity) {
             return Ok(());
         }
-        let host = self.host(state)?;
+        let host = self.configured.host()?;
         let record = Record::of(&export, &self.configured.pool)?;
         let identity = export.identity.clone();
         let device = ServedDevice::add(&host, export, &record)?;
@@ -222,7 +238,7 @@ impl UblkListening {
         if numbers.is_empty() {
             return Ok(());
         }
-        let host = self.host(state)?;
+        let host = self.configured.host()?;
         for number in numbers {
             let Some(info) = host.control.look(number) else { continue };
             let record = host.records.read(number);
@@ -252,16 +268,12 @@ impl UblkListening {
     }
 
     /// Removes a device of an export that this server has not taken back.
-    fn remove_left(
-        &self,
-        state: &mut DeviceTable,
-        name: &str,
-        force: bool,
-    ) -> Result<(), UblkError> {
+    fn remove_left(&self, name: &str, force: bool) -> Result<(), UblkError> {
         let not_attached = || UblkError::NotAttached { name: name.to_owned() };
         let export = self.exports.find(name).ok_or_else(not_attached)?;
         let numbers = control::numbers();
-        let host = if numbers.is_empty() { return Err(not_attached()) } else { self.host(state)? };
+        let host =
+            if numbers.is_empty() { return Err(not_attached()) } else { self.configured.host()? };
         let info_of = |number| Some((host.control.look(number)?, host.records.read(number)));
         let is_ours = |info: &DeviceInfo, record: Option<&Record>| {
             whose(&export.identity, info.owner_data, record) == Whose::Ours
@@ -341,7 +353,7 @@ impl UblkListening {
             let why = failure.as_deref().unwrap_or("it was removed");
             self.broken.fetch_add(u64::from(failure.is_some()), Ordering::Relaxed);
             self.monitor.warn(&format!("{disk} of '{}' is not served: {why}", device.name));
-            if let (None, Some(host)) = (&failure, &state.host) {
+            if let (None, Ok(host)) = (&failure, self.configured.host()) {
                 host.records.remove(device.number);
             }
             state.left_out.insert(identity);
@@ -405,7 +417,7 @@ impl Listening for UblkListening {
     }
 
     fn max_open_files(&self) -> u64 {
-        MAX_DEVICES as u64 * FILES_OF_DEVICE
+        (MAX_DEVICES * (FILES_OF_DEVICE + queues())) as u64
     }
 
     /// Requests come from the kernel, and not as a stream of bytes.
@@ -464,7 +476,7 @@ impl Devices for UblkListening {
         let mut state = self.lock();
         self.follow_names(&mut state);
         let Some(device) = state.of_name(name) else {
-            return self.remove_left(&mut state, name, force).map_err(FrontEndError::of);
+            return self.remove_left(name, force).map_err(FrontEndError::of);
         };
         if !force {
             check_unused(&device.disk()).map_err(FrontEndError::of)?;

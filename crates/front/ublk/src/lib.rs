@@ -24,4 +24,4 @@ mod queue;
 mod request;
 mod shared;
 
-pub use front_end::{UblkFrontEnd, Wanted, guard_devices};
+pub use front_end::{OpenedDriver, UblkFrontEnd, Wanted, guard_devices};

@@ -47,6 +47,13 @@ impl Arguments {
         Self::from_arg_matches(&matches)
     }
 
+    /// Uses, and gives up, the rights that the command needs only once.
+    pub(crate) fn use_rights(&self) {
+        if let Command::Serve(arguments) = &self.command {
+            arguments.open_driver();
+        }
+    }
+
     /// Returns whether the command prints its results as text.
     pub(crate) const fn verbosity(&self) -> Verbosity {
         if self.quiet { Verbosity::Quiet } else { Verbosity::Usual }

@@ -22,7 +22,7 @@ use gemelo_serve::{
     Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Thresholds, handed_over,
     whole_percent,
 };
-use gemelo_ublk::{UblkFrontEnd, Wanted};
+use gemelo_ublk::{OpenedDriver, UblkFrontEnd, Wanted};
 use gemelo_vhost::VhostFrontEnd;
 use gemelo_volume::{IndexSampling, InlineOverload, Tuning};
 use permissions::{FileMode, GroupId};
@@ -65,6 +65,8 @@ pub(crate) struct Arguments {
     /// Requests wait while no server runs
     #[arg(long, help_heading = ACCESS, value_name = "VOLUME", num_args = 0..)]
     ublk: Option<Vec<String>>,
+    #[arg(skip)]
+    driver: OpenedDriver,
     /// Time after which the requests of a block device fail that no server has taken back; 0s for
     /// never
     #[arg(long, help_heading = ACCESS, value_name = "DURATION", default_value = "0s")]
@@ -220,6 +222,13 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Opens the driver of block devices, and gives up the rights that this takes. The caller has
+    /// started no threads, which would keep them.
+    pub(crate) fn open_driver(&self) {
+        // It is opened again, and reported, when it is needed.
+        let _ = self.ublk().check();
+    }
+
     fn tls(&self) -> anyhow::Result<TlsPolicy> {
         let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else {
             return Ok(TlsPolicy::Off);
@@ -319,6 +328,7 @@ impl Arguments {
             write_through: self.write_through,
             timeout: unless_zero(self.ublk_timeout),
             guard: guard_arguments(self.ublk_timeout),
+            opened: self.driver.clone(),
         }
     }
 

@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(400);
 const DISK_BYTES: u64 = 4 << 30;
 
 /// Programs of this host that the guest has, with their libraries.
-const PROGRAMS: [&str; 5] = ["fio", "mkfs.ext4", "mkfs.xfs", "e2fsck", "udevadm"];
+const PROGRAMS: [&str; 6] = ["fio", "mkfs.ext4", "mkfs.xfs", "e2fsck", "udevadm", "setpriv"];
 /// Rules of udev that give devices their properties.
 const RULES: [&str; 2] = ["50-udev-default.rules", "60-block.rules"];
 
@@ -76,8 +76,8 @@ impl MemoryDisk {
         {
             disk.file(name, text.as_bytes());
         }
-        disk.file("etc/passwd", b"root:x:0:0::/:/bin/sh\n");
-        disk.file("etc/group", b"root:x:0:\n");
+        disk.file("etc/passwd", b"root:x:0:0::/:/bin/sh\ngemelo:x:900:900::/:/bin/sh\n");
+        disk.file("etc/group", b"root:x:0:\ndisk:x:6:\ngemelo:x:900:\n");
         disk.program(Path::new(env!("CARGO_BIN_EXE_gemelo")), "gemelo");
         let path = |name| PathBuf::from(tool(name).unwrap().get_program());
         disk.program(&path("busybox"), "bin/busybox");
