@@ -8,7 +8,8 @@
 use crate::error::UblkError;
 use gemelo_base::ShowPath as _;
 use gemelo_device::Export;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash64;
 
@@ -42,10 +43,11 @@ impl Record {
         let identity = export.identity.clone();
         for name in [pool, &export.name] {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+:@=-".contains(c);
-            if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
+            let is_place = name.starts_with('.') || name.contains("..");
+            if name.is_empty() || is_place || !name.chars().all(is_plain) {
                 let why = format!(
                     "/dev/gemelo/{pool}/{} would have the name '{name}': names of devices have \
-                     letters of ASCII, digits and . _ + : @ = -, and begin without a point",
+                     letters of ASCII, digits and . _ + : @ = -, with no point in front and no two in a row",
                     export.name
                 );
                 return Err(UblkError::Unservable { name: export.name.clone(), why });
@@ -106,7 +108,12 @@ impl Records {
 fn replace(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     let new = path.with_extension("new");
-    std::fs::write(&new, bytes)?;
+    // Its user may be another one, who must not lead a server of root elsewhere.
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(&new)?.write_all(bytes)?;
     std::fs::rename(new, path)
 }
 
@@ -159,6 +166,32 @@ mod tests {
         assert_eq!(whose("us", data ^ 1, Some(&record("us"))), Whose::Other);
         assert_eq!(whose("us", 0, None), Whose::Other);
         assert_eq!(whose("us", data, Some(&record("them"))), Whose::Unclear("them".to_owned()));
+    }
+
+    #[test]
+    fn a_name_that_udev_would_read_otherwise_is_refused() {
+        struct NoDevice;
+        impl gemelo_device::BlockDevice for NoDevice {
+            fn geometry(&self) -> gemelo_device::Geometry {
+                unreachable!()
+            }
+            fn execute(&self, _: &mut [gemelo_device::Request<'_>]) {}
+            fn extents(
+                &self,
+                _: u64,
+                _: u64,
+                _: usize,
+            ) -> Result<Vec<gemelo_device::Extent>, gemelo_device::DeviceError> {
+                Ok(Vec::new())
+            }
+        }
+        let of = |pool: &str, name: &str| {
+            Record::of(&Export::new(name, std::sync::Arc::new(NoDevice)), pool)
+        };
+        assert_eq!(of("vms", "web-1.2").unwrap().link, "vms/web-1.2");
+        for name in ["", ".a", "a..b", "a b", "a/b", "a%n", "a$b", "ä", "a\nGEMELO_LINK=x"] {
+            assert!(of("vms", name).is_err() && of(name, "web").is_err(), "{name}");
+        }
     }
 
     #[test]
