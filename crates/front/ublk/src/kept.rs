@@ -119,7 +119,8 @@ fn word(map: &MmapMut, number: usize) -> &AtomicU64 {
 fn map(file: &File, offset: usize, length: usize) -> io::Result<MmapMut> {
     // SAFETY: only servers of this device open the file, whose directory is theirs alone, and the
     // driver lets one process at a time have the device. The file has its length and its memory.
-    unsafe { MmapOptions::new().offset(offset as u64).len(length).map_mut(file) }
+    // Its pages are there already, and a fault for each would cost more than the copy to it.
+    unsafe { MmapOptions::new().offset(offset as u64).len(length).populate().map_mut(file) }
 }
 
 fn strange() -> io::Error {
