@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::member::MemberPlace;
-use gemelo_base::{ShowPath as _, text_of_name};
+use gemelo_base::ShowPath as _;
 use gemelo_member::{MemberUri, SCHEME, UriError};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -57,16 +57,22 @@ impl Serialize for PoolPlace {
 }
 
 impl PoolPlace {
-    /// Returns the last part of the place, as in names of devices.
+    /// Returns the place as text, without links and parts that lead back.
     #[must_use]
-    pub fn short_name(&self) -> String {
+    pub fn whole(&self) -> String {
         match self {
             Self::Directory(path) => {
                 let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                whole.file_name().map(text_of_name).unwrap_or_default()
+                whole.shown().to_string()
             }
-            Self::Member(_) => self.to_string().rsplit('/').next().unwrap_or_default().to_owned(),
+            Self::Member(_) => self.to_string(),
         }
+    }
+
+    /// Returns the last part of the place, as in names of devices.
+    #[must_use]
+    pub fn short_name(&self) -> String {
+        self.whole().rsplit('/').next().unwrap_or_default().to_owned()
     }
 
     /// Returns the directory, if the place is one.

@@ -12,7 +12,7 @@ use crate::space::SpaceCounter;
 use gemelo_base::background::TaskStat;
 use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;
-use gemelo_base::{Monitor, ShowPath as _, StopFlag, SystemClock};
+use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Devices, FrontEndError, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
@@ -30,6 +30,8 @@ const MAX_DIFFERENCES: usize = 1000;
 pub(crate) struct OpenPool {
     placed: Arc<PlacedPool>,
     place: PoolPlace,
+    /// The place without links, with which it is the same in each process.
+    whole_place: String,
     thresholds: Thresholds,
     /// `true` if a command opened the pool read-only because it changes nothing. Reports do not
     /// call such a pool read-only.
@@ -50,8 +52,17 @@ impl OpenPool {
         let placed = Arc::new(place.open(used, tuning, Arc::new(SystemClock::new()))?);
         let (is_only_looked_at, front_ends) = (false, OnceLock::new());
         let (space, scrubs) = (SpaceCounter::default(), Scrubs::new(place, &placed));
-        let place = place.clone();
-        Ok(Self { placed, place, thresholds, is_only_looked_at, front_ends, space, scrubs })
+        let (place, whole_place) = (place.clone(), place.whole());
+        Ok(Self {
+            placed,
+            place,
+            whole_place,
+            thresholds,
+            is_only_looked_at,
+            front_ends,
+            space,
+            scrubs,
+        })
     }
 
     /// Opens the pool with its own settings. `is_only_looked_at` opens it read-only.
@@ -127,13 +138,7 @@ impl OpenPool {
     /// Identifies a volume on this host. A copy of a pool has the ids of the pool, so its place
     /// belongs to it.
     pub(crate) fn identity(&self, name: &str) -> Result<String, VolumeError> {
-        let place = match &self.place {
-            PoolPlace::Directory(path) => {
-                std::fs::canonicalize(path).map_or_else(|_| path.clone(), |path| path)
-            }
-            PoolPlace::Member(_) => self.place.to_string().into(),
-        };
-        Ok(format!("{}@{}", self.pool().volume(name)?.identity(), place.shown()))
+        Ok(format!("{}@{}", self.pool().volume(name)?.identity(), self.whole_place))
     }
 
     /// Returns whether this process has the tenure of a member, so that no other one serves it.

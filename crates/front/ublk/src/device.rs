@@ -57,14 +57,19 @@ impl Host {
 
     /// Removes a device that is no disk, or not any more.
     pub(crate) fn remove(&self, number: u32) -> Result<(), UblkError> {
+        let removed = self.control.remove(number);
+        self.forget(number);
+        removed
+    }
+
+    /// Forgets a device that is gone.
+    fn forget(&self, number: u32) {
         if let Some(guard) = &self.guard {
             guard.forget(number);
         }
-        self.control.remove(number)?;
         self.records.remove(number);
         // Memory that stays is used again by the next device of this number.
         let _ = kept::remove(&kept::path(&self.kept, number));
-        Ok(())
     }
 }
 
@@ -249,6 +254,17 @@ impl ServedDevice {
         }
         // What is not durable stays kept.
         let _ = self.side.kept.flush(&*self.side.device);
+    }
+
+    /// Forgets a disk that somebody else has removed, and removes what is left of it.
+    pub(crate) fn forget(self) {
+        let (host, number, owner) = (self.host.clone(), self.number, owner_data(&self.identity));
+        self.leave();
+        // Its number may have been given to another device by now.
+        if host.control.look(number).is_some_and(|info| info.owner_data == owner) {
+            let _ = host.control.remove(number);
+        }
+        host.forget(number);
     }
 
     /// Removes the disk. Requests that the kernel still has fail.

@@ -353,11 +353,11 @@ impl UblkListening {
             let why = failure.as_deref().unwrap_or("it was removed");
             self.broken.fetch_add(u64::from(failure.is_some()), Ordering::Relaxed);
             self.monitor.warn(&format!("{disk} of '{}' is not served: {why}", device.name));
-            if let (None, Ok(host)) = (&failure, self.configured.host()) {
-                host.records.remove(device.number);
-            }
             state.left_out.insert(identity);
-            device.leave();
+            match failure {
+                Some(_) => device.leave(),
+                None => device.forget(),
+            }
         }
     }
 }

@@ -61,8 +61,8 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = ACCESS, value_name = "DIR", value_hint = ValueHint::DirPath)]
     vhost_user: Option<PathBuf>,
     /// Make volumes block devices of this host, /dev/ublkbN and, by the rule of udev,
-    /// /dev/gemelo/POOL/VOLUME: these, or without names all, also those created later. As root.
-    /// Requests wait while no server runs
+    /// /dev/gemelo/POOL/VOLUME: these, or without names all, also those created later. As root,
+    /// or with CAP_SYS_ADMIN. Requests wait while no server runs
     #[arg(long, help_heading = ACCESS, value_name = "VOLUME", num_args = 0..)]
     ublk: Option<Vec<String>>,
     #[arg(skip)]

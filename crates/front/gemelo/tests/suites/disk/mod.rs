@@ -3,8 +3,11 @@
 //! guest has the pool on a virtual disk, and serves it itself.
 
 use crate::archive::Archive;
+use crate::common::gemelo;
 use crate::support::kernel::{GuestKernel, finish_in_time};
 use crate::support::tools::{all_there, tool};
+use crate::support::{MIB, TestPool, small};
+use gemelo_format::DedupMode;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -170,6 +173,30 @@ fn assert_good(job: &str, said: &str, end: &str) {
     let checks = job.lines().filter(|line| line.trim_start().starts_with("check '")).count();
     let good = report.iter().filter(|line| line.starts_with("ok ")).count();
     assert!(good >= checks, "{good} of {checks} checks in\n{said}");
+}
+
+#[test]
+fn a_volume_is_no_disk_without_a_server_or_without_the_driver() {
+    let pool = TestPool::new(&small(64 * MIB), &[("web", MIB, DedupMode::Inline)]);
+    let volume = format!("{}/web", pool.path().display());
+    for command in ["attach", "detach"] {
+        let ran = gemelo(&[command, &volume]);
+        assert_eq!(ran.status, 2, "{}", ran.err);
+        assert!(ran.err.contains("no process serves the pool"), "{}", ran.err);
+        assert!(ran.err.contains("gemelo serve POOL --ublk"), "{}", ran.err);
+    }
+    if Path::new("/dev/ublk-control").exists() {
+        return;
+    }
+    let path = pool.path().display().to_string();
+    let ran = gemelo(&["serve", &path, "--ublk", "web"]);
+    assert!(ran.status == 2 && ran.err.contains("modprobe ublk_drv"), "{}", ran.err);
+    let server = pool.serve();
+    for (command, why) in [("attach", "modprobe ublk_drv"), ("detach", "is not attached")] {
+        let ran = gemelo(&[command, &volume]);
+        assert!(ran.status == 2 && ran.err.contains(why), "{}", ran.err);
+    }
+    server.stop();
 }
 
 #[test]
