@@ -1,3 +1,5 @@
+//! Tests of what a device keeps: a disk that has lost everything gets it again.
+
 use super::*;
 use gemelo_device::{Extent, Geometry};
 use std::sync::Mutex;

@@ -7,8 +7,8 @@
 //!
 //! A device outlives the process that serves it. The kernel holds its requests until another
 //! process takes it over, which finds it by the identity of its export (`identity`) and never by
-//! its number. `kept` has the changes that it makes once more, and `guard` is a process that removes
-//! devices which nobody takes over.
+//! its number. `kept` has the changes that this process makes once more, and `guard` is a process
+//! that removes devices which nobody takes over.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -106,13 +106,12 @@ enum Command {
     Serve(Box<serve::Arguments>),
     /// Make a volume of a served pool a block device of this host
     ///
-    /// The device is /dev/ublkbN, and /dev/gemelo/POOL/VOLUME by the rule of udev. The server of the
-    /// pool serves it and must run as root. If the server ends or dies, requests wait until it runs
-    /// again.
+    /// The device is /dev/ublkbN, and /dev/gemelo/POOL/VOLUME by the rule of udev. The server of
+    /// the pool serves it. If the server ends or dies, requests wait until it runs again.
     Attach(attach::Attach),
     /// Remove the block device of a volume
     ///
-    /// A device that is mounted, holds swap or carries another device is removed only with --force.
+    /// A device that is mounted, holds swap or carries another device is removed with --force only.
     Detach(attach::Detach),
     #[command(hide = true, name = attach::GUARD)]
     GuardDevices(attach::Guard),

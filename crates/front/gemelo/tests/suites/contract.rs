@@ -109,6 +109,8 @@ const READERS: &[Reader] = &[
     // Any data can be imported.
     Reader { refuses_garbage: false, ..reader(&["volume", "import", "INPUT", "OUTPUT/a"]) },
     reader(&["serve", "INPUT", "--listen", "unix:OUTPUT"]),
+    reader(&["attach", "INPUT/a"]),
+    reader(&["detach", "INPUT/a"]),
 ];
 
 /// Commands that read no file.

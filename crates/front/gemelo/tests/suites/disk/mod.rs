@@ -1,5 +1,5 @@
 //! Tests of volumes as disks of a kernel, in a guest that QEMU boots without hardware support:
-//! `init.sh` is its first process, `first.sh` and `second.sh` are what it does at two boots. The
+//! `init` is its first process, `first` and `second` are what it does at two boots. The
 //! guest has the pool on a virtual disk, and serves it itself.
 
 use crate::archive::Archive;
@@ -75,7 +75,7 @@ impl MemoryDisk {
         disk.archive.device("dev/console", 5, 1);
         kernel.add_modules(&mut disk.archive);
         for (name, text) in
-            [("init", &*script("init.sh")), ("lib.sh", &script("lib.sh")), ("job.sh", job)]
+            [("init", &*script("init")), ("lib.sh", &script("library")), ("job.sh", job)]
         {
             disk.file(name, text.as_bytes());
         }
@@ -202,7 +202,7 @@ fn a_volume_is_no_disk_without_a_server_or_without_the_driver() {
 #[test]
 fn volumes_are_disks_that_survive_their_server_and_a_loss_of_power() {
     let Some(guest) = Guest::new() else { return };
-    let [first, second] = ["first.sh", "second.sh"].map(script);
+    let [first, second] = ["first", "second"].map(script);
     let said = guest.boot_until_power_fails(&first);
     assert_good(&first, &said, "power");
     let said = guest.boot(&second);
