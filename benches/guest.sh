@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Counts the instructions of requests in a guest, with the work of its kernel: fio on a volume over
-# the kernel's NBD, beside nbdkit and, if there is one, dm-vdo.
+# the kernel's NBD or by ublk, beside nbdkit and, if there is one, dm-vdo.
 #
 #   benches/guest.sh [SYSTEMS [ROUNDS [SCALE]]]     nbdkit,gemelo 1 1
 #
-# A system is raw (the virtual disk), nbdkit (its file plugin on ext4), gemelo, gemelo:OPTIONS (those
-# of pool create, separated by spaces), base (the program that BASE= names, of an earlier build), or
+# A system is raw (the virtual disk), nbdkit (its file plugin on ext4), gemelo, gemelo-ublk, either
+# with :OPTIONS (those of pool create, separated by spaces), base (the program that BASE= names, of an earlier build), or
 # vdo (dm-vdo; VDOFORMAT= names the program vdoformat, which Debian has not). SCALE multiplies the
 # bytes of each job.
 #

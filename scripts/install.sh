@@ -38,6 +38,7 @@ install_all() {
         sed "s|/usr/local/bin/|$prefix/bin/|" "$unit" |
             install -m 644 /dev/stdin "$units/$(basename "$unit")"
     done
+    install -D -m 644 contrib/udev/60-gemelo.rules "$root/lib/udev/rules.d/60-gemelo.rules"
     install -D -m 644 contrib/systemd/gemelo.sysusers "$root/lib/sysusers.d/gemelo.conf"
     install -D -m 644 contrib/systemd/gemelo.tmpfiles "$root/lib/tmpfiles.d/gemelo.conf"
     find ./*.md LICENSE-* docs examples contrib -type f | while read -r file; do
@@ -53,7 +54,8 @@ install_all() {
 uninstall_all() {
     rm -f "$root/bin/gemelo" "$man"/gemelo.1 "$man"/gemelo-*.1 "$bash/gemelo" "$zsh/_gemelo" \
         "$fish/gemelo.fish" "$units"/gemelo@.service "$units"/gemelo@.socket \
-        "$root/lib/sysusers.d/gemelo.conf" "$root/lib/tmpfiles.d/gemelo.conf"
+        "$root/lib/sysusers.d/gemelo.conf" "$root/lib/tmpfiles.d/gemelo.conf" \
+        "$root/lib/udev/rules.d/60-gemelo.rules"
     rm -rf "$documents"
 }
 

@@ -13,15 +13,19 @@ test_tools=(fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
     nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdfuse:libnbd-bin nbdkit:nbdkit
     promtool:prometheus zsh:zsh fish:fish lintian:lintian
     qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86
-    busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux
+    xz:xz-utils udevadm:udev busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux setpriv:util-linux
     chromium:chromium mkfs.btrfs:btrfs-progs duperemove:duperemove zfs-fuse:zfs-fuse systemd-analyze:systemd pgbench:postgresql pg_amcheck:postgresql initdb:postgresql
     ssh:openssh-client sshd:openssh-server ip:iproute2 tc:iproute2
     faketime:faketime
     ceph-mon:ceph-mon ceph-mgr:ceph-mgr ceph-osd:ceph-osd ceph:ceph-common rados:ceph-common)
 # Not in Debian: the file system exerciser, from the registry of Rust programs.
 fsx=fsx@0.3.2
-# The kernel that a test boots as a guest: small, with ext4 built in. It is unpacked, not installed.
-kernel=linux-image-cloud-amd64
+# The kernel that tests boot as a guest: small, with ext4 built in, and since 6.12 with ublk and XFS.
+# It is unpacked, not installed. The first package is that of Debian 12, the second of later ones.
+kernels=(linux-image-6.12-cloud-amd64 linux-image-cloud-amd64)
+# Modules in the order in which they are loaded; those that a kernel has built in are left out.
+modules=(virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk
+    crc32c_generic libcrc32c xfs ublk_drv)
 guest="${CARGO_TARGET_DIR:-target}/guest"
 
 PATH="$PATH:/usr/sbin:/sbin"
@@ -52,25 +56,26 @@ install_from_backports() {
 }
 
 fetch_guest_kernel() {
-    local directory package
+    local directory package module file
     directory=$(mktemp -d)
-    package=$(apt-cache depends "$kernel" | awk '$1 == "Depends:" { print $2; exit }')
+    package=$(apt-cache depends "${kernels[@]}" 2>/dev/null | awk '$1 == "Depends:" { print $2; exit }')
     (cd "$directory" && apt-get download "$package" >/dev/null 2>&1)
     dpkg -x "$directory"/*.deb "$directory/all"
-    mkdir -p "$directory/guest/boot"
+    mkdir -p "$directory/guest/boot" "$directory/guest/modules"
     mv "$directory"/all/boot/vmlinuz-* "$directory/guest/boot"
-    # The drivers of virtual disks are modules.
-    (cd "$directory/all" && find lib/modules -path '*/kernel/drivers/virtio/*' -o -path '*/kernel/drivers/block/*') |
-        copy_named "$directory/all" "$directory/guest"
+    for module in "${modules[@]}"; do
+        file=$(find "$directory/all/lib/modules" -name "$module.ko*" -print -quit)
+        case "$file" in
+            '') continue ;;
+            *.xz) xz --decompress --stdout "$file" >"$directory/guest/modules/$module.ko" ;;
+            *) cp "$file" "$directory/guest/modules" ;;
+        esac
+        echo "$module" >>"$directory/guest/modules/order"
+    done
     mkdir -p "$(dirname "$guest")"
     rm -rf "$guest"
     mv "$directory/guest" "$guest"
     rm -r "$directory"
-}
-
-# Copies the files named on standard input from one directory to another.
-copy_named() {
-    tar -C "$1" --no-recursion --files-from=- -c | tar -C "$2" -x
 }
 
 tools=("${build_tools[@]}")
@@ -103,9 +108,9 @@ if ! command -v fsx >/dev/null; then
     cargo install --locked --quiet --debug "$fsx"
 fi
 
-if ! compgen -G "$guest/boot/vmlinuz-*" >/dev/null; then
+if [ ! -e "$guest/modules/ublk_drv.ko" ]; then
     if ! command -v apt-get >/dev/null; then
-        echo "setup: a test boots a guest with the kernel of Debian's $kernel, unpacked in $guest" >&2
+        echo "setup: tests boot a guest with the kernel of Debian's ${kernels[0]}, unpacked in $guest" >&2
         exit 1
     fi
     echo "setup: fetching the kernel of a guest"

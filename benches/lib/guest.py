@@ -38,8 +38,10 @@ JOBS = [
 if os.environ.get("JOBS"):
     JOBS = [job for job in JOBS if job[0] in ["warm", *os.environ["JOBS"].split(",")]]
 # Modules in the order in which they are loaded, found by their names.
-DRIVERS = ["virtio_pci", "virtio_blk", "ext4", "nbd"]
+DRIVERS = ["virtio_pci", "virtio_blk", "ext4", "nbd", "ublk_drv"]
 VOLUME_GIB, DISK_GIB = 6, 12
+# Systems of this project: over the kernel's NBD, an earlier build, and by ublk.
+POOLS = ("gemelo", "base", "gemelo-ublk")
 
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -104,12 +106,17 @@ truncate -s {VOLUME_GIB}G /p/file
 nbdkit -f -U /run/socket file /p/file >/tmp/log 2>&1 & echo $! >/tmp/server
 attach ''
 """
-    if name in ("gemelo", "base"):
+    if name in POOLS:
+        program = "base" if name == "base" else "gemelo"
+        serve = f"/{program} serve /p/pool"
+        if name == "gemelo-ublk":
+            ways = f"{serve} --ublk v >/tmp/log 2>&1 & echo $! >/tmp/server\nuntil_there /dev/ublkb0\ndevice=/dev/ublkb0"
+        else:
+            ways = f"{serve} --listen unix:/run/socket >/tmp/log 2>&1 & echo $! >/tmp/server\nattach '-N v'"
         return f"""on_ext4
-/{name} pool create /p/pool --capacity 8g {options} -q >/tmp/log 2>&1 || fail create
-/{name} volume create /p/pool/v --size {VOLUME_GIB}g -q >/tmp/log 2>&1 || fail volume
-/{name} serve /p/pool --listen unix:/run/socket >/tmp/log 2>&1 & echo $! >/tmp/server
-attach '-N v'
+/{program} pool create /p/pool --capacity 8g {options} -q >/tmp/log 2>&1 || fail create
+/{program} volume create /p/pool/v --size {VOLUME_GIB}g -q >/tmp/log 2>&1 || fail volume
+{ways}
 """
     if name == "vdo":
         sectors = VOLUME_GIB << 21
@@ -121,15 +128,16 @@ dmsetup --noudevsync create vdo --table "0 {sectors} vdo V4 /dev/vda $physical 4
 [ -b /dev/mapper/vdo ] || dmsetup mknodes
 device=/dev/mapper/vdo
 """
-    sys.exit(f"guest: '{system}' is no system: raw, nbdkit, gemelo, gemelo:OPTIONS, base or vdo")
+    sys.exit(f"guest: '{system}' is no system: raw, nbdkit, gemelo, gemelo-ublk, either with :OPTIONS, base or vdo")
 
 
 def stored(system):
     """Counts the duplicates that the store itself has seen."""
     name = system.partition(":")[0]
-    if name in ("gemelo", "base"):
+    if name in POOLS:
+        program = "base" if name == "base" else "gemelo"
         lines = "tr -s ' \\n' '  ' </tmp/stat | grep -oE '(unique|duplicate) blocks [0-9,]+' | tr '\\n' ' '"
-        return f'/{name} pool stat /p/pool >/tmp/stat 2>&1; echo "STORED $({lines})"\n'
+        return f'/{program} pool stat /p/pool >/tmp/stat 2>&1; echo "STORED $({lines})"\n'
     if name == "vdo":
         return "echo \"STORED $(dmsetup status vdo)\"\n"
     return ""

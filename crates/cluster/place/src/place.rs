@@ -57,6 +57,24 @@ impl Serialize for PoolPlace {
 }
 
 impl PoolPlace {
+    /// Returns the place as text, without links and parts that lead back.
+    #[must_use]
+    pub fn whole(&self) -> String {
+        match self {
+            Self::Directory(path) => {
+                let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                whole.shown().to_string()
+            }
+            Self::Member(_) => self.to_string(),
+        }
+    }
+
+    /// Returns the last part of the place, as in names of devices.
+    #[must_use]
+    pub fn short_name(&self) -> String {
+        self.whole().rsplit('/').next().unwrap_or_default().to_owned()
+    }
+
     /// Returns the directory, if the place is one.
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {

@@ -20,6 +20,13 @@ impl Volume {
         Self { engine, shared }
     }
 
+    /// Identifies the volume among those of all pools. Its name can be given to another one.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        let pool = self.engine.superblock.pool_id.iter().map(|byte| format!("{byte:02x}"));
+        format!("{}-{}", pool.collect::<String>(), self.shared.id().0)
+    }
+
     /// Counts of the volume's activity since the pool was opened.
     #[must_use]
     pub fn stat(&self) -> VolumeStat {

@@ -109,6 +109,8 @@ pub enum Remedy {
     Listen,
     /// Name a unix socket as an address to listen at.
     ListenAtFile,
+    /// Serve the pool.
+    Serve,
     /// Grant more memory, or allow fewer connections.
     MemoryForClients,
     /// Grant more memory, or count less of a trace.

@@ -9,6 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct Export {
     /// Name of the export, also if a client selected it as the default.
     pub name: String,
+    /// Tells this export from all others of this host. A name can be given to another one; an
+    /// identity is never used again.
+    pub identity: String,
     /// The device that is read and written.
     pub device: Arc<dyn BlockDevice>,
     /// A description for people; may be empty.
@@ -20,11 +23,12 @@ pub struct Export {
 }
 
 impl Export {
-    /// Makes an export that refuses writes only if the device does.
+    /// Makes an export that refuses writes only if the device does. Its name is its identity.
     #[must_use]
     pub fn new(name: impl Into<String>, device: Arc<dyn BlockDevice>) -> Self {
         let name = name.into();
-        Self { name, device, description: String::new(), read_only: false, zeroes_are_fast: true }
+        let (identity, description) = (name.clone(), String::new());
+        Self { name, identity, device, description, read_only: false, zeroes_are_fast: true }
     }
 
     /// Returns the present size and limits of the device. They include that the export refuses

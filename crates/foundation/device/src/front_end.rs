@@ -5,7 +5,7 @@
 //! was raised, `run` ends the connections in good order and returns.
 
 use crate::{BlockDevice, Exports};
-use gemelo_base::{Classified, Monitor, StopFlag};
+use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use std::error::Error;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -44,6 +44,15 @@ impl FrontEndError {
     /// Makes the error of a configuration that cannot be used.
     pub fn refused(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Refused(error.into())
+    }
+
+    /// Makes the error of a configuration or a request, by the kind of its failure.
+    pub fn of(error: impl Classified + Send + Sync + 'static) -> Self {
+        match error.kind() {
+            FailureKind::InUse => Self::InUse(error.into()),
+            FailureKind::BadInput => Self::refused(error),
+            _ => Self::failed(error),
+        }
     }
 
     /// Makes the error of a front end that has served clients.
@@ -102,6 +111,27 @@ pub trait Listening: Send + Sync {
     /// may be more than the front end does. Returns [`None`] if the protocol needs more than a
     /// stream of bytes.
     fn transfers(&self, exports: Arc<dyn Exports>) -> Option<Arc<dyn Transfers>>;
+
+    /// Returns the way to make devices of this host, if the front end makes such instead of serving
+    /// clients that come by themselves.
+    fn devices(&self) -> Option<&dyn Devices> {
+        None
+    }
+}
+
+/// A front end that makes devices of this host, on request.
+pub trait Devices: Send + Sync {
+    /// Makes a device of an export. Returns its path.
+    ///
+    /// # Errors
+    /// Fails if there is no such export, if it is a device already, or if the system refuses it.
+    fn attach(&self, export: &str) -> Result<String, FrontEndError>;
+
+    /// Removes the device of an export. `force` removes one in use as well, whose requests fail.
+    ///
+    /// # Errors
+    /// Fails if the export is no device, if the device is in use, or if the system refuses it.
+    fn detach(&self, export: &str, force: bool) -> Result<(), FrontEndError>;
 }
 
 /// The figures of a front end since it began to listen.

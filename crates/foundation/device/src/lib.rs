@@ -34,7 +34,7 @@ mod spin;
 
 pub use exports::{Export, ExportTable, Exports};
 pub use front_end::{
-    Connect, ConnectError, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
+    Connect, ConnectError, Devices, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
 };
 pub use helpers::{Helper, Helpers};
 pub use lanes::{Claim, KeptRead, LaneClient, Lanes, OpenLane};

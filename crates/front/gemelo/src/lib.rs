@@ -31,7 +31,9 @@ use std::process::ExitCode;
 /// Runs the program with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let ended = run(Arguments::read());
+    let arguments = Arguments::read();
+    arguments.use_rights();
+    let ended = run(arguments);
     exit::exit_code(&ended)
 }
 

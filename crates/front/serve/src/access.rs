@@ -210,7 +210,7 @@ fn attach(
     name: &str,
     connect: Connect,
 ) -> Result<Arc<dyn BlockDevice>, RequestFailure> {
-    let stream = control::attach(directory)?;
+    let stream = control::connect_front_end(directory)?;
     connect(stream, name).map_err(|error| match error {
         ConnectError::NoSuchExport => {
             RequestFailure::refused(format!("there is no volume '{name}'"))

@@ -39,9 +39,9 @@ impl Exports for VolumeExports {
             },
             name => name.to_owned(),
         };
-        let device =
-            self.is_exported(&name).then(|| self.pool.upgrade()?.device(&name).ok()).flatten()?;
-        Some(Export::new(name, device))
+        let pool = self.is_exported(&name).then(|| self.pool.upgrade()).flatten()?;
+        let (device, identity) = (pool.device(&name).ok()?, pool.identity(&name).ok()?);
+        Some(Export { identity, ..Export::new(name, device) })
     }
 
     fn names(&self) -> Vec<String> {

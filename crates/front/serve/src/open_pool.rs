@@ -15,7 +15,7 @@ use gemelo_base::background::TaskStat;
 use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
-use gemelo_device::{BlockDevice, Listening};
+use gemelo_device::{BlockDevice, Devices, FrontEndError, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{
@@ -28,10 +28,16 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Most differences that a check names.
 const MAX_DIFFERENCES: usize = 1000;
 
+/// The reason why a member is not handed over that this process has opened for a command.
+const NOT_HANDED_OVER: &str =
+    "no process of this host serves the member, so there is nothing to hand over";
+
 /// A pool that this process has open.
 pub(crate) struct OpenPool {
     placed: Arc<PlacedPool>,
     place: PoolPlace,
+    /// The place without links, with which it is the same in each process.
+    whole_place: String,
     thresholds: Thresholds,
     /// `true` if a command opened the pool read-only because it changes nothing. Reports do not
     /// call such a pool read-only.
@@ -53,8 +59,19 @@ impl OpenPool {
         let placed = Arc::new(place.open(used, tuning, Arc::new(SystemClock::new()))?);
         let (is_only_looked_at, front_ends) = (false, OnceLock::new());
         let (space, scrubs) = (SpaceCounter::default(), Scrubs::new(place, &placed));
-        let (place, health) = (place.clone(), HealthWatch::default());
-        Ok(Self { placed, place, thresholds, is_only_looked_at, front_ends, space, scrubs, health })
+        let (place, whole_place) = (place.clone(), place.whole());
+        let health = HealthWatch::default();
+        Ok(Self {
+            placed,
+            place,
+            whole_place,
+            thresholds,
+            is_only_looked_at,
+            front_ends,
+            space,
+            scrubs,
+            health,
+        })
     }
 
     /// Opens the pool with its own settings. `is_only_looked_at` opens it read-only.
@@ -127,6 +144,12 @@ impl OpenPool {
         })
     }
 
+    /// Identifies a volume on this host. A copy of a pool has the ids of the pool, so its place
+    /// belongs to it.
+    pub(crate) fn identity(&self, name: &str) -> Result<String, VolumeError> {
+        Ok(format!("{}@{}", self.pool().volume(name)?.identity(), self.whole_place))
+    }
+
     /// Returns whether this process has the tenure of a member, so that no other one serves it.
     pub(crate) fn is_leased(&self) -> bool {
         self.placed.lease_state().is_some()
@@ -184,9 +207,7 @@ impl OpenPool {
                 pool.set_compression(name, *compression)?;
             }
             PoolRequest::Collect { max_bytes_per_s } => {
-                let collected = pool.gc(*max_bytes_per_s, monitor, stop)?;
-                self.share(stop)?;
-                return Ok(Reply::Collected(collected));
+                return self.collect(*max_bytes_per_s, monitor, stop);
             }
             PoolRequest::Arrange { max_bytes_per_s } => {
                 return Ok(Reply::Arranged(pool.arrange(*max_bytes_per_s, monitor, stop)?));
@@ -209,16 +230,44 @@ impl OpenPool {
                 return Ok(Reply::Scrubbed(self.scrub(options, monitor, stop)?));
             }
             PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
-            PoolRequest::HandOver => {
-                return Err(RequestFailure::refused(
-                    "no process of this host serves the member, so there is nothing to hand over",
-                ));
+            PoolRequest::HandOver => return Err(RequestFailure::refused(NOT_HANDED_OVER)),
+            PoolRequest::Connect => {
+                return Err(RequestFailure::refused("only a served pool can be connected to"));
             }
-            PoolRequest::Attach => {
-                return Err(RequestFailure::refused("only a served pool can be attached to"));
+            PoolRequest::Attach { name } => {
+                let attach = |devices: &dyn Devices| devices.attach(name);
+                return self.on_devices(attach).map(|path| Reply::Attached { path });
+            }
+            PoolRequest::Detach { name, force } => {
+                self.on_devices(|devices: &dyn Devices| devices.detach(name, *force))?;
             }
         }
         Ok(Reply::Done)
+    }
+
+    fn collect(
+        &self,
+        max_bytes_per_s: Option<u64>,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<Reply, RequestFailure> {
+        let collected = self.pool().gc(max_bytes_per_s, monitor, stop)?;
+        self.share(stop)?;
+        Ok(Reply::Collected(collected))
+    }
+
+    /// Asks the front end that makes devices of this host.
+    fn on_devices<T>(
+        &self,
+        ask: impl FnOnce(&dyn Devices) -> Result<T, FrontEndError>,
+    ) -> Result<T, RequestFailure> {
+        let mut front_ends = self.front_ends.get().into_iter().flatten();
+        let devices = front_ends.find_map(|front_end| front_end.devices());
+        let devices = devices.ok_or_else(|| {
+            let text = "no process serves the pool, so its volumes can be no devices";
+            RequestFailure::refused(text).with_remedy(Remedy::Serve)
+        })?;
+        ask(devices).map_err(|error| RequestFailure::of_error(&error))
     }
 
     fn check(

@@ -129,7 +129,19 @@ pub enum PoolRequest {
     /// Ends the service of a member in good order, so that another process can take it at once.
     HandOver,
     /// Gives the connection to a front end, which exports all volumes over it.
-    Attach,
+    Connect,
+    /// Makes a volume a device of this host.
+    Attach {
+        /// Name of the volume.
+        name: String,
+    },
+    /// Removes the device of a volume.
+    Detach {
+        /// Name of the volume.
+        name: String,
+        /// `true` to remove a device in use, whose requests fail.
+        force: bool,
+    },
 }
 
 /// The reply to a request that succeeded.
@@ -156,6 +168,11 @@ pub enum Reply {
     Recompressed(RecompressReport),
     /// The reply to [`PoolRequest::Scrub`].
     Scrubbed(ScrubReport),
+    /// The reply to [`PoolRequest::Attach`].
+    Attached {
+        /// Path of the device.
+        path: String,
+    },
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
 }

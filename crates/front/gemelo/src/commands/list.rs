@@ -230,6 +230,8 @@ pub static COMMANDS: &[ListedCommand] = &[
     command("serve")
         .reads(&[format("INPUT --listen unix:OUTPUT")])
         .on_pools(&["POOL --listen unix:OUT"]),
+    command("attach").reads(&[format("INPUT/a")]),
+    command("detach").reads(&[format("INPUT/a")]),
     command("campaign run").makes(&campaign::KINDS),
     command("campaign ls"),
     command("campaign clean"),

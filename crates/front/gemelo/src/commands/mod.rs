@@ -1,5 +1,6 @@
 //! The commands. Each has a module with its arguments, the call of the library, and the output.
 
+mod attach;
 pub(crate) mod bench;
 mod campaign;
 mod compare;
@@ -46,6 +47,13 @@ impl Arguments {
     pub(crate) fn read() -> Self {
         let matches = with_negative_values(Self::command()).get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Uses, and gives up, the rights that the command needs only once.
+    pub(crate) fn use_rights(&self) {
+        if let Command::Serve(arguments) = &self.command {
+            arguments.open_driver();
+        }
     }
 
     /// Returns whether the command prints its results as text.
@@ -98,6 +106,17 @@ enum Command {
     /// All `pool` and `volume` commands work on the pool while it is served. With socket
     /// activation, the server also listens at the sockets that the service manager hands over.
     Serve(Box<serve::Arguments>),
+    /// Make a volume of a served pool a block device of this host
+    ///
+    /// The device is /dev/ublkbN, and /dev/gemelo/POOL/VOLUME by the rule of udev. The server of
+    /// the pool serves it. If the server ends or dies, requests wait until it runs again.
+    Attach(attach::Attach),
+    /// Remove the block device of a volume
+    ///
+    /// A device that is mounted, holds swap or carries another device is removed with --force only.
+    Detach(attach::Detach),
+    #[command(hide = true, name = attach::GUARD)]
+    GuardDevices(attach::Guard),
     #[command(hide = true)]
     Host(host::Arguments),
     Completions(completions::Arguments),
@@ -125,6 +144,9 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outc
         Command::Domain(arguments) => domain::run(&arguments, context),
         Command::Volume(arguments) => volume::run(&arguments, context),
         Command::Serve(arguments) => serve::run(&arguments, context),
+        Command::Attach(arguments) => attach::attach(&arguments, context),
+        Command::Detach(arguments) => attach::detach(&arguments, context),
+        Command::GuardDevices(arguments) => attach::guard(&arguments, context),
         Command::Host(arguments) => host::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Manual(arguments) => manual::run(&arguments, context),

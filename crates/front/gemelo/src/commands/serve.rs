@@ -2,6 +2,7 @@
 
 mod permissions;
 
+use crate::commands::attach::guard_arguments;
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::values::{OnOff, inline_overload_parser, io_mode_parser, pool_place_parser};
@@ -20,6 +21,7 @@ use gemelo_serve::{
     Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Thresholds, handed_over,
     unfit_for_events, whole_percent,
 };
+use gemelo_ublk::{OpenedDriver, UblkFrontEnd, Wanted};
 use gemelo_vhost::VhostFrontEnd;
 use gemelo_volume::{IndexSampling, InlineOverload, Tuning};
 use permissions::{FileMode, GroupId};
@@ -57,6 +59,17 @@ pub(crate) struct Arguments {
     /// memory (vhost-user-blk): the socket of the volume NAME is DIR/NAME.sock
     #[arg(long, help_heading = ACCESS, value_name = "DIR", value_hint = ValueHint::DirPath)]
     vhost_user: Option<PathBuf>,
+    /// Make volumes block devices of this host, /dev/ublkbN and, by the rule of udev,
+    /// /dev/gemelo/POOL/VOLUME: these, or without names all, also those created later. As root,
+    /// or with CAP_SYS_ADMIN. Requests wait while no server runs
+    #[arg(long, help_heading = ACCESS, value_name = "VOLUME", num_args = 0..)]
+    ublk: Option<Vec<String>>,
+    #[arg(skip)]
+    driver: OpenedDriver,
+    /// Time after which the requests of a block device fail that no server has taken back; 0s for
+    /// never
+    #[arg(long, help_heading = ACCESS, value_name = "DURATION", default_value = "0s")]
+    ublk_timeout: Span,
     /// Mode of the unix sockets of --listen and --vhost-user: users that may write to a socket may
     /// connect [default: by the umask, or 0660 with --socket-group]
     #[arg(long, help_heading = ACCESS, value_name = "MODE")]
@@ -215,6 +228,13 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Opens the driver of block devices, and gives up the rights that this takes. The caller has
+    /// started no threads, which would keep them.
+    pub(crate) fn open_driver(&self) {
+        // It is opened again, and reported, when it is needed.
+        let _ = self.ublk().check();
+    }
+
     fn tls(&self) -> crate::Result<TlsPolicy> {
         let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else {
             return Ok(TlsPolicy::Off);
@@ -295,6 +315,7 @@ impl Arguments {
     /// The protocols of clients, each with its options.
     fn front_ends(&self) -> crate::Result<Vec<Box<dyn FrontEnd>>> {
         let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(self.nbd()?)];
+        front_ends.push(Box::new(self.ublk()));
         front_ends.extend(self.vhost().map(|vhost| Box::new(vhost) as Box<dyn FrontEnd>));
         Ok(front_ends)
     }
@@ -303,6 +324,21 @@ impl Arguments {
         SocketAccess {
             mode: self.socket_mode.map(|mode| mode.0),
             group: self.socket_group.map(|group| group.0),
+        }
+    }
+
+    fn ublk(&self) -> UblkFrontEnd {
+        UblkFrontEnd {
+            pool: self.pool.short_name(),
+            wanted: match &self.ublk {
+                None => Wanted::None,
+                Some(names) if names.is_empty() => Wanted::All,
+                Some(names) => Wanted::Only(names.clone()),
+            },
+            write_through: self.write_through,
+            timeout: unless_zero(self.ublk_timeout),
+            guard: guard_arguments(self.ublk_timeout),
+            opened: self.driver.clone(),
         }
     }
 

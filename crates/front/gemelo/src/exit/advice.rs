@@ -25,7 +25,10 @@ pub(super) fn text(remedy: &Remedy) -> Cow<'static, str> {
         Remedy::Check => "run `gemelo pool check` to see what is left",
         Remedy::Salvage => "--salvage exports the rest, with zeros in place of bad blocks",
         Remedy::Encrypt => "encrypt with --tls-certificate and --tls-key, or use --insecure",
-        Remedy::Listen => "give --listen unix:PATH or --listen tcp:HOST:PORT",
+        Remedy::Listen => {
+            "give --listen unix:PATH, --listen tcp:HOST:PORT, --vhost-user DIR or --ublk"
+        }
+        Remedy::Serve => "run `gemelo serve POOL --ublk` as root, or its unit",
         Remedy::ListenAtFile => {
             "give --listen unix:PATH, or leave out --socket-mode and --socket-group"
         }

@@ -3,35 +3,25 @@
 //! is compared with the export. `scripts/setup.sh` fetches the kernel.
 
 use crate::archive::Archive;
+use crate::support::kernel::{GuestKernel, finish_in_time};
 use crate::support::{MIB, TestPool, small};
 use gemelo_format::DedupMode;
-use gemelo_tools::{all_of, all_there, missing, run, tool};
+use gemelo_tools::{all_of, all_there, run, tool};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Output;
+use std::time::Duration;
 
 const ROOT_BYTES: u64 = 64 * MIB;
 const RAW_BYTES: u64 = 16 * MIB;
 /// A boot takes 4 s of processor time; machines may be busy.
 const LONGEST_BOOT: Duration = Duration::from_secs(180);
-/// The drivers that a kernel for clouds has as modules. Which of them need which others differs, so
-/// they are loaded until none is left.
-const MODULES: [&str; 6] = [
-    "drivers/virtio/virtio.ko",
-    "drivers/virtio/virtio_ring.ko",
-    "drivers/virtio/virtio_pci_modern_dev.ko",
-    "drivers/virtio/virtio_pci_legacy_dev.ko",
-    "drivers/virtio/virtio_pci.ko",
-    "drivers/block/virtio_blk.ko",
-];
-
 /// First process of the initial memory disk: loads drivers and goes over to the volume.
 const BEFORE_ROOT: &str = "#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t devtmpfs none /dev
-for pass in 1 2 3 4; do for m in 0 1 2 3 4 5; do $b insmod /$m.ko 2>/dev/null; done; done
+for m in $($b cat /modules/order); do $b insmod /modules/$m.ko; done
 $b mount -t ext4 -o discard /dev/vda /root && exec $b switch_root /root /sbin/init
 echo 'GUEST: no root'
 $b poweroff -f
@@ -66,22 +56,6 @@ mount -o remount,ro /
 poweroff -f
 ";
 
-/// The directory of the unpacked kernel.
-fn guest_directory() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target =
-        target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target"));
-    target.join("guest")
-}
-
-/// The one thing in a directory whose name begins so.
-fn only(directory: &Path, prefix: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
-    entries.into_iter().find(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
-    })
-}
-
 /// The way in which a guest reaches volumes.
 #[derive(Debug, Clone, Copy)]
 enum Way {
@@ -109,8 +83,7 @@ impl Way {
 }
 
 struct Guest {
-    kernel: PathBuf,
-    modules: PathBuf,
+    kernel: GuestKernel,
     busybox: PathBuf,
 }
 
@@ -127,13 +100,7 @@ impl Guest {
             return None;
         }
         let busybox = PathBuf::from(tool("busybox")?.get_program());
-        let kernel = only(&guest_directory().join("boot"), "vmlinuz-");
-        let modules = only(&guest_directory().join("lib/modules"), "");
-        let Some((kernel, modules)) = kernel.zip(modules) else {
-            missing("a kernel for the guest in target/guest (scripts/setup.sh fetches it)");
-            return None;
-        };
-        Some(Self { kernel, modules, busybox })
+        Some(Self { kernel: GuestKernel::find()?, busybox })
     }
 
     /// The initial memory disk.
@@ -145,12 +112,7 @@ impl Guest {
         archive.device("dev/console", 5, 1);
         archive.file("init", BEFORE_ROOT.as_bytes());
         archive.file("bin/busybox", &fs::read(&self.busybox).unwrap());
-        for (number, module) in MODULES.iter().enumerate() {
-            archive.file(
-                &format!("{number}.ko"),
-                &fs::read(self.modules.join("kernel").join(module)).unwrap(),
-            );
-        }
+        self.kernel.add_modules(&mut archive);
         archive.finish()
     }
 
@@ -182,29 +144,12 @@ impl Guest {
             .args(["-nodefaults", "-display", "none", "-no-reboot"])
             .args(["-serial", "stdio", "-append", "console=ttyS0 quiet panic=-1"])
             .arg("-kernel")
-            .arg(&self.kernel)
+            .arg(&self.kernel.image)
             .arg("-initrd")
             .arg(pool.file("initrd"))
             .args(["root", "raw"].into_iter().flat_map(|volume| way.disk(pool, volume)));
-        finish_in_time(&mut qemu, pool.file("console"))
+        finish_in_time(&mut qemu, pool.file("console"), LONGEST_BOOT)
     }
-}
-
-/// Runs a program that may hang.
-fn finish_in_time(command: &mut Command, console: PathBuf) -> Output {
-    let file = fs::File::create(&console).unwrap();
-    let mut child =
-        command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > LONGEST_BOOT {
-            child.kill().unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let mut output = child.wait_with_output().unwrap();
-    output.stdout = fs::read(console).unwrap();
-    output
 }
 
 fn numbers() -> Vec<u8> {

@@ -27,6 +27,7 @@ mod content;
 mod contract;
 mod damaged;
 mod dedisbench;
+mod disk;
 mod distribution;
 mod documents;
 mod drawing;

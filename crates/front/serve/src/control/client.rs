@@ -45,12 +45,12 @@ pub(crate) fn ask(
 }
 
 /// Opens a connection to a front end of the process that serves a pool. It exports all volumes.
-pub(crate) fn attach(directory: &Path) -> Result<UnixStream, RequestFailure> {
+pub(crate) fn connect_front_end(directory: &Path) -> Result<UnixStream, RequestFailure> {
     let lost = |error: io::Error| {
         RequestFailure::of("the process that serves the pool does not answer", &error)
     };
     let mut frames = connect(directory, HolderKind::Server).map_err(lost)?;
-    converse(&mut frames, &PoolRequest::Attach, &Silent, &StopFlag::new())?;
+    converse(&mut frames, &PoolRequest::Connect, &Silent, &StopFlag::new())?;
     frames.into_stream().map_err(lost)
 }
 

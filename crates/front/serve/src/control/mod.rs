@@ -2,7 +2,7 @@
 //!
 //! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian,
 //! and JSON of that length. The client sends a [`PoolRequest`](crate::PoolRequest). The server
-//! sends any number of progress messages and then the reply. After the reply to `attach`, a front
+//! sends any number of progress messages and then the reply. After the reply to `connect`, a front
 //! end of the server speaks its own protocol on the connection.
 
 mod client;
@@ -11,7 +11,7 @@ mod look;
 mod notes;
 mod server;
 
-pub(crate) use client::{HolderKind, ask, attach, is_answering};
+pub(crate) use client::{HolderKind, ask, connect_front_end, is_answering};
 pub use look::LookServer;
 pub(crate) use server::{Control, MAX_OPEN_FILES};
 

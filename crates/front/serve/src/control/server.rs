@@ -185,8 +185,8 @@ impl Shared {
             let failure = RequestFailure::refused("the pool is served by another user");
             return frames.send(&Message::Failure(failure));
         }
-        if request == PoolRequest::Attach {
-            return self.attach(frames);
+        if request == PoolRequest::Connect {
+            return self.connect(frames);
         }
         if request == PoolRequest::HandOver {
             let reply = frames.send(&Message::Reply(Reply::Done));
@@ -203,7 +203,7 @@ impl Shared {
     }
 
     /// Gives the connection to the front end that moves the data of volumes.
-    fn attach(&self, mut frames: Frames) -> io::Result<()> {
+    fn connect(&self, mut frames: Frames) -> io::Result<()> {
         let Some(transfers) = &self.transfers else {
             let failure = RequestFailure::refused(
                 "no front end of this server can move the data of volumes: stop the server first",

@@ -1,6 +1,7 @@
 //! A pool in a directory of its own, `gemelo serve` as a separate process, and the programs that
 //! tests run with it.
 
+pub(crate) mod kernel;
 pub(crate) mod mount;
 
 use gemelo_base::SystemClock;

@@ -1,0 +1,315 @@
+//! A device that this process serves: its queues, and the way to its end.
+
+use crate::abi::{Command, DeviceInfo, Parameters, State};
+use crate::control::{self, Control, disk_path, queue_path};
+use crate::error::UblkError;
+use crate::guard::Guard;
+use crate::identity::{Record, Records, owner_data};
+use crate::kept::{self, Kept};
+use crate::queue::{Ended, Queue, QueueSide};
+use gemelo_base::{Clock, ShowPath as _, SystemClock};
+use gemelo_device::Export;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Requests of a queue at a time.
+const DEPTH: u16 = 64;
+
+/// Length of the longest request in bytes.
+const MAX_REQUEST_BYTES: u32 = 1 << 20;
+
+/// Most queues of a device. Each processor has one, unless there are more.
+const MAX_QUEUES: usize = 32;
+
+/// The number from which on devices are given none.
+const MAX_NUMBER: u32 = 4096;
+
+/// Time in which the kernel notices the death of a process that served a device, and in which the
+/// files of a device appear.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// The same time while another process with the number of the dead one lives.
+const SHORT_PATIENCE_NS: u64 = 1_000_000_000;
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// The state of this process that all its devices need.
+#[derive(Clone)]
+pub(crate) struct Host {
+    pub(crate) control: Arc<Control>,
+    pub(crate) records: Records,
+    /// The directory of changes that are kept.
+    pub(crate) kept: PathBuf,
+    pub(crate) write_through: bool,
+    /// Removes devices that no server takes back, if they shall not wait for ever.
+    pub(crate) guard: Option<Arc<Guard>>,
+}
+
+impl Host {
+    /// Has a device watched that this server has now.
+    fn watch(&self, info: &DeviceInfo) -> Result<(), UblkError> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.watch(info.number, info.owner_data))
+    }
+
+    /// Removes a device that is no disk, or not any more.
+    pub(crate) fn remove(&self, number: u32) -> Result<(), UblkError> {
+        let removed = self.control.remove(number);
+        self.forget(number);
+        removed
+    }
+
+    /// Forgets a device that is gone.
+    fn forget(&self, number: u32) {
+        if let Some(guard) = &self.guard {
+            guard.forget(number);
+        }
+        self.records.remove(number);
+        // Memory that stays is used again by the next device of this number.
+        let _ = kept::remove(&kept::path(&self.kept, number));
+    }
+}
+
+/// A device that this process serves.
+pub(crate) struct ServedDevice {
+    /// The name of the export when it was last looked at.
+    pub(crate) name: String,
+    pub(crate) identity: String,
+    pub(crate) number: u32,
+    host: Host,
+    side: Arc<QueueSide>,
+    threads: Vec<JoinHandle<()>>,
+    ends: Arc<Mutex<Vec<Ended>>>,
+}
+
+impl ServedDevice {
+    /// Makes a new disk of an export.
+    pub(crate) fn add(host: &Host, export: Export, record: &Record) -> Result<Self, UblkError> {
+        let max_bytes = MAX_REQUEST_BYTES.min(export.geometry().maximum_request_bytes);
+        let info = Self::add_unused(host, queues() as u16, max_bytes, record)?;
+        let added = Added { host, number: info.number };
+        let parameters = Parameters::encode(&export.geometry(), host.write_through, max_bytes);
+        host.control.set_parameters(info.number, &parameters)?;
+        let path = kept::path(&host.kept, info.number);
+        let kept = Kept::create(&path, info.owner_data, info.queues, host.write_through)
+            .map_err(|source| UblkError::State { path: path.shown().to_string(), source })?;
+        host.watch(&info)?;
+        let device = Self::serve(host, export, &info, kept)?;
+        if let Err(error) = host.control.start(info.number) {
+            device.leave();
+            return Err(error);
+        }
+        std::mem::forget(added);
+        Ok(device)
+    }
+
+    /// Adds a device with a number that no other one has. The rules of udev read its file when its
+    /// own files appear.
+    fn add_unused(
+        host: &Host,
+        queues: u16,
+        max_bytes: u32,
+        record: &Record,
+    ) -> Result<DeviceInfo, UblkError> {
+        let owner_data = owner_data(&record.identity);
+        let used = control::numbers();
+        for number in (0..MAX_NUMBER).filter(|number| !used.contains(number)) {
+            host.records.write(number, record)?;
+            match host.control.add(number, queues, DEPTH, max_bytes, owner_data) {
+                Ok(Some(info)) => return Ok(info),
+                // Another process was faster.
+                Ok(None) => host.records.remove(number),
+                Err(error) => {
+                    host.records.remove(number);
+                    return Err(error);
+                }
+            }
+        }
+        Err(UblkError::TooMany { limit: MAX_NUMBER as usize })
+    }
+
+    /// Takes a device over whose process has died.
+    pub(crate) fn take_over(
+        host: &Host,
+        export: Export,
+        info: &DeviceInfo,
+        record: &Record,
+    ) -> Result<Self, UblkError> {
+        let number = info.number;
+        let device = disk_path(number);
+        let clock = SystemClock::new();
+        let is_served = info.state == State::Live && is_alive(info.process);
+        let patience_ns = if is_served { SHORT_PATIENCE_NS } else { PATIENCE_NS };
+        while let Err(error) = host.control.begin_recovery(number) {
+            if error != Errno::BUSY {
+                return Err(control::refused(Command::BeginRecovery, number, error));
+            }
+            if clock.now_ns() > patience_ns {
+                let (name, process) = (export.name, info.process);
+                return Err(UblkError::Served { device, name, process });
+            }
+            gemelo_base::pause(LOOK_AGAIN_AFTER);
+        }
+        let kept = Kept::open(&kept::path(&host.kept, number), info.owner_data, info.queues);
+        let kept = kept.map_err(|source| UblkError::Lost { device: device.clone(), source })?;
+        kept.make_again(&*export.device)
+            .map_err(|source| UblkError::NotMadeAgain { device, source })?;
+        host.records.write(number, record)?;
+        host.watch(info)?;
+        let device = Self::serve(host, export, info, kept)?;
+        if let Err(error) = host.control.end_recovery(number) {
+            device.leave();
+            return Err(error);
+        }
+        Ok(device)
+    }
+
+    /// Starts the queues of a device.
+    fn serve(
+        host: &Host,
+        export: Export,
+        info: &DeviceInfo,
+        kept: Kept,
+    ) -> Result<Self, UblkError> {
+        let file = open(&queue_path(info.number))?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC);
+        let side = Arc::new(QueueSide {
+            device: export.device,
+            file,
+            stop: stop.map_err(|error| UblkError::Serve(error.into()))?,
+            depth: info.depth,
+            max_request_bytes: info.max_request_bytes as usize,
+            write_through: host.write_through || kept.is_write_through(),
+            kept,
+        });
+        let mut device = Self {
+            name: export.name,
+            identity: export.identity,
+            number: info.number,
+            host: host.clone(),
+            side,
+            threads: Vec::new(),
+            ends: Arc::default(),
+        };
+        for queue in 0..info.queues {
+            match device.start_queue(queue) {
+                Ok(thread) => device.threads.push(thread),
+                Err(error) => {
+                    device.leave();
+                    return Err(UblkError::Serve(error));
+                }
+            }
+        }
+        Ok(device)
+    }
+
+    /// Starts the thread of a queue. The kernel takes commands of one queue from one thread only.
+    fn start_queue(&self, number: u16) -> io::Result<JoinHandle<()>> {
+        let (side, control) = (Arc::clone(&self.side), Arc::clone(&self.host.control));
+        let ends = Arc::clone(&self.ends);
+        let body = move || {
+            let ended = match Queue::open(side, number, &control) {
+                Ok(queue) => queue.serve(),
+                Err(error) => Ended::Failed(error),
+            };
+            ends.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
+        };
+        std::thread::Builder::new().name("gemelo-ublk".into()).spawn(body)
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Vec<Ended>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn disk(&self) -> String {
+        disk_path(self.number)
+    }
+
+    /// Returns whether a queue has ended, so that the kernel gives this process no more requests.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ends().is_empty()
+    }
+
+    /// Returns the reason why the device is not served any more, unless somebody removed it or the
+    /// server ends.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.ends().iter().find_map(|ended| match ended {
+            Ended::Stopped | Ended::Removed => None,
+            Ended::MayNotAnswer => Some("another host may have its data".to_owned()),
+            Ended::Panicked => Some("its volume panicked".to_owned()),
+            Ended::Failed(error) => Some(error.to_string()),
+        })
+    }
+
+    /// Ends the queues. The kernel keeps the disk and further requests for the next server.
+    pub(crate) fn leave(self) {
+        // This cannot fail: the counter is far from its limit.
+        let _ = rustix::io::write(&self.side.stop, &1u64.to_ne_bytes());
+        for thread in self.threads {
+            // The panic hook has reported a panic of the thread.
+            let _ = thread.join();
+        }
+        // What is not durable stays kept.
+        let _ = self.side.kept.flush(&*self.side.device);
+    }
+
+    /// Forgets a disk that somebody else has removed, and removes what is left of it.
+    pub(crate) fn forget(self) {
+        let (host, number, owner) = (self.host.clone(), self.number, owner_data(&self.identity));
+        self.leave();
+        // Its number may have been given to another device by now.
+        if host.control.look(number).is_some_and(|info| info.owner_data == owner) {
+            let _ = host.control.remove(number);
+        }
+        host.forget(number);
+    }
+
+    /// Removes the disk. Requests that the kernel still has fail.
+    pub(crate) fn remove(self) -> Result<(), UblkError> {
+        let (host, number) = (self.host.clone(), self.number);
+        let stopped = host.control.stop(number);
+        self.leave();
+        stopped?;
+        host.remove(number)
+    }
+}
+
+/// Returns the number of queues of a new device.
+pub(crate) fn queues() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_QUEUES)
+}
+
+/// A device that was added, and is removed again unless it starts.
+struct Added<'h> {
+    host: &'h Host,
+    number: u32,
+}
+
+impl Drop for Added<'_> {
+    fn drop(&mut self) {
+        // The error that led here is the one to report.
+        let _ = self.host.remove(self.number);
+    }
+}
+
+/// Opens the file of a device. It appears a moment after the device, and the process that had it
+/// closes it a moment after its death.
+fn open(path: &str) -> Result<File, UblkError> {
+    let clock = SystemClock::new();
+    loop {
+        match File::options().read(true).write(true).open(path) {
+            Ok(file) => return Ok(file),
+            Err(source) if clock.now_ns() > PATIENCE_NS => {
+                return Err(UblkError::Open { path: path.to_owned(), source });
+            }
+            Err(_) => gemelo_base::pause(LOOK_AGAIN_AFTER),
+        }
+    }
+}
+
+fn is_alive(process: i32) -> bool {
+    Path::new("/proc").join(process.to_string()).exists()
+}

@@ -1,0 +1,489 @@
+//! ublk as a front end of a server of exports: the table of its devices.
+
+use crate::abi::{DeviceInfo, State};
+use crate::control::{self, Control, disk_path};
+use crate::device::{Host, ServedDevice, queues};
+use crate::error::UblkError;
+use crate::guard::{Guard, guard};
+use crate::identity::{DIRECTORY, Record, Records, Whose, whose};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, with_causes};
+use gemelo_device::{
+    Devices, Export, Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Time after which the list of exports, the devices and the stop flag are looked at again.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Looks at the stop flag for one at everything else.
+const STOP_LOOKS: u32 = 10;
+
+/// The directory of changes that are kept for the next server: in memory, which the next boot loses
+/// together with the devices.
+const KEPT: &str = "/dev/shm/gemelo";
+
+/// Most devices of a server. Each takes threads and memory.
+const MAX_DEVICES: usize = 64;
+
+/// Files that a device has open beside the ring of each queue: its own, the notice of its end, and
+/// what it keeps.
+const FILES_OF_DEVICE: usize = 3;
+
+/// The exports that a server makes devices of by itself. It takes back all that an earlier one had.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Wanted {
+    /// None: devices are made on request.
+    #[default]
+    None,
+    /// All exports, also later ones.
+    All,
+    /// These exports.
+    Only(Vec<String>),
+}
+
+/// ublk, configured.
+#[derive(Default)]
+pub struct UblkFrontEnd {
+    /// The name of the pool, which is a part of the names of its devices.
+    pub pool: String,
+    /// The exports that become devices.
+    pub wanted: Wanted,
+    /// `true` if every change has to be durable before it is acknowledged.
+    pub write_through: bool,
+    /// Time after which the requests of a device fail that no server has taken back; [`None`] lets
+    /// them wait for ever.
+    pub timeout: Option<Duration>,
+    /// The arguments with which this program runs [`guard_devices`] for the same time.
+    pub guard: Vec<OsString>,
+    /// The driver, opened by [`FrontEnd::check`]. A process that is not root does that before it
+    /// starts threads, each of which would keep the rights that this one gives up.
+    pub opened: OpenedDriver,
+}
+
+/// The driver, once it is open. A clone is the same one.
+#[derive(Clone, Default)]
+pub struct OpenedDriver(Arc<OnceLock<Host>>);
+
+impl std::fmt::Debug for OpenedDriver {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("OpenedDriver").finish_non_exhaustive()
+    }
+}
+
+impl UblkFrontEnd {
+    /// Opens the driver, unless that was done before.
+    fn host(&self) -> Result<Host, UblkError> {
+        if let Some(host) = self.opened.0.get() {
+            return Ok(host.clone());
+        }
+        // Before this process gives its rights up.
+        let guard = self.timeout.map(|_| {
+            let mut command = Command::new("/proc/self/exe");
+            command.args(&self.guard);
+            Guard::start(command)
+        });
+        let host = host(self.write_through, guard.transpose()?)?;
+        Ok(self.opened.0.get_or_init(|| host).clone())
+    }
+}
+
+/// Watches the devices of the server that has started this process, until the server ends. Removes
+/// those that no other server has taken back after the given time.
+///
+/// # Errors
+/// Fails if the driver cannot be used.
+pub fn guard_devices(timeout: Duration, monitor: &dyn Monitor) -> Result<(), FrontEndError> {
+    let host = host(false, None).map_err(FrontEndError::of)?;
+    guard(&host, std::io::stdin().lock(), timeout, monitor);
+    Ok(())
+}
+
+/// Opens the driver.
+fn host(write_through: bool, guard: Option<Guard>) -> Result<Host, UblkError> {
+    Ok(Host {
+        control: Arc::new(Control::open()?),
+        records: Records::new(DIRECTORY),
+        kept: KEPT.into(),
+        write_through,
+        guard: guard.map(Arc::new),
+    })
+}
+
+impl FrontEnd for UblkFrontEnd {
+    fn check(&self) -> Result<(), FrontEndError> {
+        // Without wishes it may be needed later.
+        match self.host() {
+            Err(error) if self.wanted != Wanted::None => Err(FrontEndError::refused(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn listen(
+        self: Box<Self>,
+        exports: Arc<dyn Exports>,
+        monitor: Arc<dyn Monitor>,
+    ) -> Result<Arc<dyn Listening>, FrontEndError> {
+        let listening = UblkListening {
+            configured: *self,
+            exports,
+            monitor,
+            state: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
+        };
+        listening.begin()?;
+        Ok(Arc::new(listening))
+    }
+}
+
+/// State guarded by one lock.
+#[derive(Default)]
+struct DeviceTable {
+    /// By the identity of the export.
+    devices: BTreeMap<String, ServedDevice>,
+    /// Identities that become no devices by themselves: they were detached, or could not be
+    /// attached.
+    left_out: BTreeSet<String>,
+}
+
+struct UblkListening {
+    configured: UblkFrontEnd,
+    exports: Arc<dyn Exports>,
+    monitor: Arc<dyn Monitor>,
+    state: Mutex<DeviceTable>,
+    accepted: AtomicU64,
+    broken: AtomicU64,
+}
+
+impl DeviceTable {
+    fn of_name(&self, name: &str) -> Option<&ServedDevice> {
+        self.devices.values().find(|device| device.name == name)
+    }
+}
+
+impl UblkListening {
+    fn lock(&self) -> MutexGuard<'_, DeviceTable> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes devices back that an earlier server had, and makes those that are wanted.
+    fn begin(&self) -> Result<(), FrontEndError> {
+        let wanted = &self.configured.wanted;
+        if *wanted == Wanted::None && control::numbers().is_empty() {
+            return Ok(());
+        }
+        if let Wanted::Only(names) = wanted
+            && let Some(name) = names.iter().find(|name| self.exports.find(name).is_none())
+        {
+            return Err(FrontEndError::of(UblkError::NoVolume { name: name.clone() }));
+        }
+        let mut state = self.lock();
+        for name in self.exports.names() {
+            let Some(export) = self.exports.find(&name) else { continue };
+            let is_named = matches!(wanted, Wanted::Only(names) if names.contains(&name));
+            let attached = if is_named || *wanted == Wanted::All {
+                self.attach_locked(&mut state, export)
+            } else {
+                self.take_back(&mut state, &export)
+            };
+            match attached {
+                Ok(()) => {}
+                Err(error) if is_named => return Err(FrontEndError::of(error)),
+                Err(error) => self.leave_out(&mut state, &name, &error),
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_out(&self, state: &mut DeviceTable, name: &str, error: &UblkError) {
+        self.monitor.warn(&format!("volume '{name}' is no device: {}", with_causes(error)));
+        if let Some(export) = self.exports.find(name) {
+            state.left_out.insert(export.identity);
+        }
+    }
+
+    /// Makes a device of an export, or takes the one back that it has.
+    fn attach_locked(&self, state: &mut DeviceTable, export: Export) -> Result<(), UblkError> {
+        if state.devices.contains_key(&export.identity) {
+            return Ok(());
+        }
+        if state.devices.len() >= MAX_DEVICES {
+            return Err(UblkError::TooMany { limit: MAX_DEVICES });
+        }
+        self.take_back(state, &export)?;
+        if state.devices.contains_key(&export.identity) {
+            return Ok(());
+        }
+        let host = self.configured.host()?;
+        let record = Record::of(&export, &self.configured.pool)?;
+        let identity = export.identity.clone();
+        let device = ServedDevice::add(&host, export, &record)?;
+        self.insert(state, identity, device);
+        Ok(())
+    }
+
+    fn insert(&self, state: &mut DeviceTable, identity: String, device: ServedDevice) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        state.left_out.remove(&identity);
+        state.devices.insert(identity, device);
+    }
+
+    /// Takes the device of an export back, if it has one.
+    fn take_back(&self, state: &mut DeviceTable, export: &Export) -> Result<(), UblkError> {
+        let numbers = control::numbers();
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let host = self.configured.host()?;
+        for number in numbers {
+            let Some(info) = host.control.look(number) else { continue };
+            let record = host.records.read(number);
+            match whose(&export.identity, info.owner_data, record.as_ref()) {
+                Whose::Other => continue,
+                Whose::Unclear(claimed) => {
+                    let (device, name) = (disk_path(number), export.name.clone());
+                    return Err(UblkError::Contradiction { device, name, claimed });
+                }
+                Whose::Ours => {}
+            }
+            if info.state == State::Dead {
+                // Its process died before it became a disk.
+                host.remove(number)?;
+                continue;
+            }
+            let record = match record {
+                // The disk keeps its name while programs may use it.
+                Some(record) => record,
+                None => Record::of(export, &self.configured.pool)?,
+            };
+            let device = ServedDevice::take_over(&host, export.clone(), &info, &record)?;
+            self.insert(state, export.identity.clone(), device);
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Removes a device of an export that this server has not taken back.
+    fn remove_left(&self, name: &str, force: bool) -> Result<(), UblkError> {
+        let not_attached = || UblkError::NotAttached { name: name.to_owned() };
+        let export = self.exports.find(name).ok_or_else(not_attached)?;
+        let numbers = control::numbers();
+        let host =
+            if numbers.is_empty() { return Err(not_attached()) } else { self.configured.host()? };
+        let info_of = |number| Some((host.control.look(number)?, host.records.read(number)));
+        let is_ours = |info: &DeviceInfo, record: Option<&Record>| {
+            whose(&export.identity, info.owner_data, record) == Whose::Ours
+        };
+        let left = numbers.into_iter().filter_map(info_of);
+        let left = left.into_iter().find(|(info, record)| is_ours(info, record.as_ref()));
+        let (info, _) = left.ok_or_else(not_attached)?;
+        if info.state == State::Live {
+            let (device, process) = (disk_path(info.number), info.process);
+            return Err(UblkError::Served { device, name: export.name, process });
+        }
+        if !force && info.state == State::Quiesced {
+            check_unused(&disk_path(info.number))?;
+        }
+        host.control.stop(info.number)?;
+        host.remove(info.number)
+    }
+
+    /// Follows the exports: devices of removed ones end, and wanted ones become devices.
+    fn follow_exports(&self) {
+        let mut state = self.lock();
+        self.follow_names(&mut state);
+        if self.configured.wanted != Wanted::All {
+            return;
+        }
+        for name in self.exports.names() {
+            let Some(export) = self.exports.find(&name) else { continue };
+            let identity = &export.identity;
+            if state.devices.contains_key(identity) || state.left_out.contains(identity) {
+                continue;
+            }
+            if let Err(error) = self.attach_locked(&mut state, export) {
+                self.leave_out(&mut state, &name, &error);
+            }
+        }
+    }
+
+    /// Learns new names of exports, and removes the devices of exports that are no more.
+    fn follow_names(&self, state: &mut DeviceTable) {
+        let is_known = |device: &ServedDevice| {
+            let export = self.exports.find(&device.name);
+            export.is_some_and(|export| export.identity == device.identity)
+        };
+        if state.devices.values().all(is_known) {
+            return;
+        }
+        let exports = self.exports.names();
+        let exports = exports.iter().filter_map(|name| self.exports.find(name));
+        let names: BTreeMap<_, _> = exports.map(|export| (export.identity, export.name)).collect();
+        let mut gone = Vec::new();
+        for device in state.devices.values_mut() {
+            match names.get(&device.identity) {
+                Some(name) => device.name.clone_from(name),
+                None => gone.push(device.identity.clone()),
+            }
+        }
+        for device in gone.iter().filter_map(|identity| state.devices.remove(identity)) {
+            self.remove_of_gone(device);
+        }
+    }
+
+    fn remove_of_gone(&self, device: ServedDevice) {
+        let disk = device.disk();
+        if let Err(error) = device.remove() {
+            self.monitor.warn(&format!("{disk}: {}", with_causes(&error)));
+        }
+    }
+
+    /// Forgets devices that are not served any more.
+    fn forget_ended(&self) {
+        let mut state = self.lock();
+        let ended = state.devices.values().filter(|device| device.has_ended());
+        let ended: Vec<String> = ended.map(|device| device.identity.clone()).collect();
+        for identity in ended {
+            let Some(device) = state.devices.remove(&identity) else { continue };
+            let (disk, failure) = (device.disk(), device.failure());
+            let why = failure.as_deref().unwrap_or("it was removed");
+            self.broken.fetch_add(u64::from(failure.is_some()), Ordering::Relaxed);
+            self.monitor.warn(&format!("{disk} of '{}' is not served: {why}", device.name));
+            state.left_out.insert(identity);
+            match failure {
+                Some(_) => device.leave(),
+                None => device.forget(),
+            }
+        }
+    }
+}
+
+impl Listening for UblkListening {
+    fn addresses(&self) -> Vec<String> {
+        let state = self.lock();
+        let address = |device: &ServedDevice| format!("ublk:{}", device.disk());
+        let addresses: Vec<String> = state.devices.values().map(address).collect();
+        match addresses.is_empty() && self.configured.wanted != Wanted::None {
+            true => vec!["ublk".to_owned()],
+            false => addresses,
+        }
+    }
+
+    fn run(&self, stop: &StopFlag) -> Result<(), FrontEndError> {
+        let mut looks = 0;
+        while !stop.is_raised() {
+            looks += 1;
+            if looks == STOP_LOOKS {
+                looks = 0;
+                self.forget_ended();
+                self.follow_exports();
+            }
+            let clock = SystemClock::new();
+            clock.sleep_until_ns(LOOK_EVERY.as_nanos() as u64);
+        }
+        let devices = std::mem::take(&mut self.lock().devices);
+        for device in devices.into_values() {
+            end(device, &*self.monitor);
+        }
+        Ok(())
+    }
+
+    fn connections(&self, export: Option<&str>) -> usize {
+        let mut state = self.lock();
+        match export {
+            None => state.devices.len(),
+            Some(name) => {
+                self.follow_names(&mut state);
+                usize::from(state.of_name(name).is_some())
+            }
+        }
+    }
+
+    fn disconnect(&self, _export: &str) {
+        // Its device is the one whose export is no more.
+        self.follow_names(&mut self.lock());
+    }
+
+    fn figures(&self) -> FrontEndStats {
+        FrontEndStats {
+            accepted: self.accepted.load(Ordering::Relaxed),
+            broken: self.broken.load(Ordering::Relaxed),
+            ..FrontEndStats::default()
+        }
+    }
+
+    fn max_open_files(&self) -> u64 {
+        (MAX_DEVICES * (FILES_OF_DEVICE + queues())) as u64
+    }
+
+    /// Requests come from the kernel, and not as a stream of bytes.
+    fn transfers(&self, _exports: Arc<dyn Exports>) -> Option<Arc<dyn Transfers>> {
+        None
+    }
+
+    fn devices(&self) -> Option<&dyn Devices> {
+        Some(self)
+    }
+}
+
+/// Ends a device with its server. An unused disk goes. One in use waits for the next server.
+fn end(device: ServedDevice, monitor: &dyn Monitor) {
+    let (disk, name) = (device.disk(), device.name.clone());
+    match check_unused(&disk) {
+        Ok(()) => {
+            if let Err(error) = device.remove() {
+                monitor.warn(&format!("{disk}: {}", with_causes(&error)));
+            }
+        }
+        Err(_) => {
+            device.leave();
+            monitor.warn(&format!(
+                "{disk} is in use: its requests wait until volume '{name}' is served again"
+            ));
+        }
+    }
+}
+
+/// Refuses a disk that is mounted, holds swap, or is used by another device.
+fn check_unused(disk: &str) -> Result<(), UblkError> {
+    let open =
+        |error: rustix::io::Errno| UblkError::Open { path: disk.to_owned(), source: error.into() };
+    let status = rustix::fs::stat(disk).map_err(open)?;
+    gemelo_disk::check_unused(disk.as_ref(), &status).map_err(|source| UblkError::InUse { source })
+}
+
+impl Devices for UblkListening {
+    fn attach(&self, name: &str) -> Result<String, FrontEndError> {
+        let mut state = self.lock();
+        self.follow_names(&mut state);
+        let no_volume = || UblkError::NoVolume { name: name.to_owned() };
+        let export = self.exports.find(name).ok_or_else(no_volume).map_err(FrontEndError::of)?;
+        if let Some(device) = state.devices.get(&export.identity) {
+            let (name, device) = (name.to_owned(), device.disk());
+            return Err(FrontEndError::of(UblkError::Attached { name, device }));
+        }
+        let identity = export.identity.clone();
+        self.attach_locked(&mut state, export).map_err(FrontEndError::of)?;
+        let disk = state.devices.get(&identity).map(ServedDevice::disk);
+        disk.ok_or_else(|| FrontEndError::of(no_volume()))
+    }
+
+    fn detach(&self, name: &str, force: bool) -> Result<(), FrontEndError> {
+        let mut state = self.lock();
+        self.follow_names(&mut state);
+        let Some(device) = state.of_name(name) else {
+            return self.remove_left(name, force).map_err(FrontEndError::of);
+        };
+        if !force {
+            check_unused(&device.disk()).map_err(FrontEndError::of)?;
+        }
+        let identity = device.identity.clone();
+        let device = state.devices.remove(&identity);
+        state.left_out.insert(identity);
+        device.map_or(Ok(()), ServedDevice::remove).map_err(FrontEndError::of)
+    }
+}
