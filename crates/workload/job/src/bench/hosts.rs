@@ -100,7 +100,7 @@ impl FleetJobs {
         }
         merged.warnings.extend(warnings(files));
         merged.provenance.target = merged.input.first().map(|input| input.target.to_string());
-        merged.provenance.seed = merged.input.first().map(|input| input.content.seed);
+        merged.provenance.seed = merged.input.first().map(|input| input.job.seed);
         merged
     }
 }

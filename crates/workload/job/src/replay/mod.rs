@@ -127,7 +127,7 @@ fn resolve_with(
         planned,
         direct: job.direct,
         keep: job.keep,
-        seed: spec.seed,
+        seed: spec.assignment_seed,
     })
 }
 
