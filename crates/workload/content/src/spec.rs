@@ -15,7 +15,7 @@ pub enum AssignmentMode {
     #[default]
     Exact,
     /// Every block is drawn from the cumulative distribution, as DEDISbench does (Paulo et al.
-    /// 2012, section 3.1). In data sets smaller than the distribution, some copies of a content are
+    /// 2012, section 2.3). In data sets smaller than the distribution, some copies of a content are
     /// not drawn, so too many blocks are unique.
     Sampled,
 }

@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn each_host_has_hot_spots_of_its_own() {
         let blocks = |process, of_host| -> Vec<u64> {
-            let pattern = Pattern::NuRand { a: None };
+            let pattern = Pattern::Zipf { theta: 1.5 };
             let places = Places { pattern, requests: 1000, seed: 5, process, of_host };
             let mut writes = places.writes();
             let mut counts = vec![0; 1000];
