@@ -145,3 +145,37 @@ fn requests_of_many_blocks_are_verified_under_every_pattern() {
         }
     }
 }
+
+/// Images of one system are loaded to off-line volumes with in-line deduplication, as DEDIS does.
+#[test]
+fn an_off_line_volume_shares_while_it_is_loaded() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (image, pool) = (path("image"), path("pool"));
+    ran(&["generate", &image, "--bytes", "16m", "--distribution", "unique"]);
+    ran(&["pool", "create", &pool, "--capacity", "64m"]);
+    let volume = |name: &str| format!("{pool}/{name}");
+    let physical = || {
+        let text = ran(&["pool", "stat", &pool, "--json", "-"]);
+        let stat: serde_json::Value = serde_json::from_str(&text).unwrap();
+        stat["result"]["pool"]["physical_blocks"].as_u64().unwrap()
+    };
+    let mode = |name: &str| {
+        let text = ran(&["volume", "stat", &volume(name), "--json", "-"]);
+        let stat: serde_json::Value = serde_json::from_str(&text).unwrap();
+        stat["result"]["mode"].as_str().unwrap().to_owned()
+    };
+    for name in ["one", "two"] {
+        let modes = ["--dedup", "inline", "--dedup-after", "offline"];
+        ran(&[&["volume", "import", &image, &volume(name)], &modes[..]].concat());
+    }
+    ran(&["volume", "create", &volume("three"), "--size", "16m", "--dedup", "offline"]);
+    let existing = ["--force", "--dedup", "inline"];
+    ran(&[&["volume", "import", &image, &volume("three")], &existing[..]].concat());
+    assert_eq!(physical(), 4096);
+    for name in ["one", "two", "three"] {
+        assert_eq!(mode(name), "offline", "{name}");
+    }
+    ran(&["volume", "import", &image, &volume("three"), "--force"]);
+    assert_eq!(physical(), 8192, "its own mode does not share while it loads");
+}
