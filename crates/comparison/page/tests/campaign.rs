@@ -83,6 +83,25 @@ fn claims_have_a_verdict_and_both_figures() {
     }
 }
 
+/// A claim without a place in the paper is the plan's own, and is not counted among the paper's.
+#[test]
+fn claims_of_the_plan_itself_stand_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    sample::write_campaign(directory.path(), 5);
+    let file = directory.path().join("campaign.json");
+    let mut record: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let claim = record["claims"][0].as_object_mut().unwrap();
+    claim.remove("place");
+    claim.remove("published");
+    std::fs::write(file, record.to_string()).unwrap();
+    let text = Report::of_campaign(directory.path()).unwrap().markdown();
+    let (of_paper, of_plan) = text.split_once("1 claim of the plan itself: ").unwrap();
+    assert!(of_paper.contains("4 claims of the paper: "), "{of_paper}");
+    assert!(!of_paper.contains("(inline-writes-faster"), "{of_paper}");
+    assert!(of_plan.contains("(inline-writes-faster"), "{of_plan}");
+}
+
 #[test]
 fn failed_and_missing_runs_are_named_with_their_reasons() {
     let text = markdown(2);

@@ -21,7 +21,7 @@ use gemelo_base::{Silent, StopFlag, units};
 use gemelo_campaign::Plan;
 use gemelo_compare::Condition;
 use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
-use gemelo_job::dedisbench::DedisbenchJob;
+use gemelo_job::dedisbench::{DedisbenchJob, Surroundings};
 use gemelo_job::distributions::formats::DistributionFormat;
 use gemelo_job::job_file;
 use gemelo_load::read_log;
@@ -366,7 +366,8 @@ fn dedisbench_ini(text: &str) {
 fn dedisbench_line(text: &str) {
     let words: Vec<&str> = text.split_whitespace().collect();
     if let Ok(job) = DedisbenchJob::of_words(&words) {
-        let _ = (job.notes(), job.to_bench_arguments());
+        let around = Surroundings { is_file: &|path| path.len().is_multiple_of(2), seed: 1 };
+        let _ = (job.notes(), job.to_bench_arguments(&around));
     }
 }
 

@@ -93,7 +93,11 @@ impl Exact {
         Ok(Self {
             scaled: ScaledDistribution::new(&spec.distribution, blocks)
                 .map_err(|source| ContentError::Scale { blocks, source })?,
-            layout: Layout::new(blocks, spec.duplicate_distance, mix_pair(spec.seed, LAYOUT_KEY)),
+            layout: Layout::new(
+                blocks,
+                spec.duplicate_distance,
+                mix_pair(spec.assignment_seed, LAYOUT_KEY),
+            ),
             processes: u64::from(processes),
         })
     }
@@ -227,7 +231,7 @@ impl Assignment {
             }
             AssignmentMode::Sampled => Source::Sampled(Cumulative::new(&spec.distribution)),
         };
-        Ok(Self { source, private, first_process: processes.first, seed: spec.seed })
+        Ok(Self { source, private, first_process: processes.first, seed: spec.assignment_seed })
     }
 
     /// Returns the content of write number `sequence` of a process. Numbers begin at 0.

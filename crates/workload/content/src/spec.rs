@@ -15,7 +15,7 @@ pub enum AssignmentMode {
     #[default]
     Exact,
     /// Every block is drawn from the cumulative distribution, as DEDISbench does (Paulo et al.
-    /// 2012, section 3.1). In data sets smaller than the distribution, some copies of a content are
+    /// 2012, section 2.3). In data sets smaller than the distribution, some copies of a content are
     /// not drawn, so too many blocks are unique.
     Sampled,
 }
@@ -53,8 +53,10 @@ pub struct ContentSpec {
     pub distribution: Distribution,
     /// The method by which contents are assigned to blocks.
     pub mode: AssignmentMode,
-    /// The seed of bytes and places. The same seed gives the same shared contents on every host.
+    /// The seed of the bytes. The same seed gives the same shared contents on every host.
     pub seed: u64,
+    /// The seed of the assignment: which write gets which content.
+    pub assignment_seed: u64,
     /// The run id. It makes the unique contents of this run and host differ from those of all
     /// others.
     pub run: u64,
@@ -117,13 +119,15 @@ impl ContentSpec {
     /// The largest block size in bytes: 16 MiB.
     pub const MAX_BLOCK_BYTES: usize = 1 << 24;
 
-    /// Creates a specification of random contents of this distribution, assigned exactly.
+    /// Creates a specification of random contents of this distribution, assigned exactly, with one
+    /// seed for the contents and their assignment.
     #[must_use]
     pub const fn new(distribution: Distribution, block_bytes: usize, seed: u64) -> Self {
         Self {
             distribution,
             mode: AssignmentMode::Exact,
             seed,
+            assignment_seed: seed,
             run: 0,
             block_bytes,
             nature: Nature::RANDOM,

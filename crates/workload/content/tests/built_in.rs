@@ -39,11 +39,57 @@ fn personal_has_the_published_figures() {
     assert_eq!(summary.max_duplicates, 225_165);
 }
 
+/// The figures of `conf/dist_highperf` of the same repository.
 #[test]
-fn a_quarter_of_primary_is_duplicates() {
+fn primary_has_the_published_figures() {
     let primary = named("primary");
-    assert_eq!(primary.blocks(), (3 << 39) / 4096);
-    assert_eq!(primary.summary().duplicates * 4, primary.blocks());
+    let summary = primary.summary();
+    assert_eq!(summary.blocks, 400_599_152);
+    assert_eq!(summary.unique, 274_550_471);
+    assert_eq!((summary.distinct_with_duplicates, summary.duplicates), (25_849_346, 100_199_335));
+    assert_eq!(summary.max_duplicates, 64_309_767);
+    let blocks: Vec<u64> = primary.ranges().iter().map(|range| range.blocks).collect();
+    let published = [
+        274_550_471,
+        54_089_449,
+        1_941_236,
+        3_764_800,
+        143_171,
+        275_976,
+        14_176,
+        136_826,
+        54_573,
+        1_234_908,
+        83_798,
+        0,
+        0,
+        0,
+        0,
+        0,
+        64_309_768,
+    ];
+    assert_eq!(blocks, published);
+}
+
+/// Counted by a program of its own, blocks drawn from the published file have these shares of
+/// unique blocks and duplicates. The built-in distribution gives the same.
+#[test]
+fn primary_gives_the_duplicates_of_the_published_file_at_any_size() {
+    const PUBLISHED: [(u64, f64, f64); 2] =
+        [(64 << 20, 0.837_590, 0.161_557), (8 << 30, 0.832_343, 0.165_996)];
+    let primary = named("primary");
+    for (bytes, unique, duplicates) in PUBLISHED {
+        let blocks = bytes / 4096;
+        let expected = primary.expected_sample(blocks).unwrap();
+        assert!((expected.unique / blocks as f64 - unique).abs() < 0.000_3, "{expected:?}");
+        assert!((expected.duplicates / blocks as f64 - duplicates).abs() < 0.000_3, "{expected:?}");
+        let drawn = primary.drawn_sample(blocks, 11).unwrap();
+        assert!((share(drawn.summary().duplicates, &drawn) - duplicates).abs() < 0.01, "{bytes}");
+        let exact = ScaledDistribution::new(&primary, blocks).unwrap().to_distribution().unwrap();
+        assert!((share(exact.summary().duplicates, &exact) - 0.2501).abs() < 0.001, "{bytes}");
+        let most = (exact.summary().max_duplicates + 1) as f64 / blocks as f64;
+        assert!((most - 0.1605).abs() < 0.001, "{bytes}: {most}");
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use thiserror::Error;
 
 /// Distribution of a job without the option `--distribution`.
 const USUAL_DISTRIBUTION: &str = "personal";
-/// Seed of a job without the option `--seed`. It is fixed, so that duplicates are the same on every
-/// host.
+/// Seed of a job without the option `--seed`, and of contents without `--content-seed`. It is fixed,
+/// so that duplicates are the same on every host.
 pub const USUAL_SEED: u64 = 1;
 
 /// Returns the name of the distribution that the options select.
@@ -74,8 +74,12 @@ pub fn resolve(
     }
     let block_bytes =
         usize::try_from(block_bytes).map_err(|_| ContentOptionsError::BlockSize { block_bytes })?;
-    let mut spec =
-        ContentSpec::new(named.distribution, block_bytes, options.seed.unwrap_or(USUAL_SEED));
+    let mut spec = ContentSpec::new(
+        named.distribution,
+        block_bytes,
+        options.content_seed.unwrap_or(USUAL_SEED),
+    );
+    spec.assignment_seed = options.seed.unwrap_or(USUAL_SEED);
     if let Some(profile) = &named.profile {
         spec = spec.with_natures_of(profile);
     }

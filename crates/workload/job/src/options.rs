@@ -147,8 +147,11 @@ options!(
         /// profile's, or 0]
         #[arg(long, value_name = "PERCENT", help_heading = "Content")]
         compressibility: Percent,
-        /// Seed of contents and places; the same seed gives the same duplicates on every host
-        /// [default: 1]
+        /// Seed of contents; loads with the same seed have duplicates in common [default: 1]
+        #[arg(long, value_name = "N", help_heading = "Content")]
+        content_seed: u64,
+        /// Seed of everything else: places, hot spots, and which write gets which content [default:
+        /// 1]
         #[arg(long, value_name = "N", help_heading = "Content")]
         seed: u64,
         /// Run id, which makes the unique contents of runs and hosts differ; set it to repeat a run
@@ -210,6 +213,9 @@ options!(
         /// Share of writes among the operations of a mixed job, in percent [default: 50]
         #[arg(long, value_name = "PERCENT", help_heading = "Load")]
         write_share: Percent,
+        /// Bytes of each operation, a multiple of --block-size [default: the block size]
+        #[arg(long, value_name = "SIZE", help_heading = "Load")]
+        request_size: Size,
         /// Access pattern: sequential, uniform, nurand[:A], zipf:THETA, or hotspot:ACCESSES/BLOCKS
         /// in percent [default: sequential]
         #[arg(long, value_name = "PATTERN", help_heading = "Load")]

@@ -1,4 +1,4 @@
-//! The loads of the DEDISbench paper (Paulo, Reis, Pereira, Sousa 2012, section 4), in its order.
+//! The loads of the DEDISbench paper (Paulo, Reis, Pereira, Sousa 2012, section 3.4), in its order.
 //! All of them run on the files of the first.
 
 use crate::bench::ResolveError;

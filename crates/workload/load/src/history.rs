@@ -7,7 +7,7 @@
 //! list is no longer than the number of writes in flight.
 
 use crate::job::{Job, Populate};
-use crate::operations;
+use crate::operations::Places;
 use gemelo_base::Classified;
 use gemelo_content::{Assignment, BlockContent};
 use gemelo_pattern::Pattern;
@@ -29,6 +29,9 @@ pub struct History {
     /// Number of the first of these processes among those of all hosts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_process: u32,
+    /// Number of processes on each host; 0 if there is one host.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub of_host: u32,
     /// State of the places before the first job.
     pub at_start: AtStart,
     /// The jobs, in the order in which they ran.
@@ -61,6 +64,8 @@ pub struct Segment {
     pub pattern: Pattern,
     /// Seed of the pattern.
     pub seed: u64,
+    /// Blocks of each write.
+    pub request_blocks: u64,
     /// Number of writes started by each process.
     pub writes: Vec<u64>,
     /// Writes whose outcome is unknown, because they or the engine failed.
@@ -75,6 +80,7 @@ impl Segment {
             populate: spec.populate,
             pattern: spec.pattern,
             seed: spec.seed,
+            request_blocks: spec.request_blocks,
             writes: vec![0; spec.processes as usize],
             uncertain: Vec::new(),
         }
@@ -143,6 +149,7 @@ impl History {
             place_blocks: job.place_blocks(),
             processes: job.spec().processes,
             first_process: job.spec().numbers().first,
+            of_host: if job.spec().hosts > 1 { job.spec().numbers().of_host } else { 0 },
             at_start,
             segments: Vec::new(),
             open: None,
@@ -158,7 +165,9 @@ impl History {
         history.segments.push(Segment::of(job));
         history.open = Some(OpenEnd {
             in_flight: spec.queue_depth as u64,
-            most_writes: spec.process_bytes.map(|bytes| bytes.div_ceil(spec.block_bytes as u64)),
+            most_writes: spec
+                .process_bytes
+                .map(|bytes| bytes.div_ceil(spec.request_bytes() as u64)),
         });
         history
     }
@@ -175,10 +184,14 @@ impl History {
     /// # Errors
     /// Fails if the layout of the job differs from the layout of this history.
     pub fn check(&self, job: &Job) -> Result<(), OtherLayout> {
-        let own = (self.block_bytes, self.place_blocks, self.processes, self.first_process);
-        let spec = job.spec();
-        let jobs = (spec.block_bytes, job.place_blocks(), spec.processes, spec.numbers().first);
-        if own == jobs { Ok(()) } else { Err(OtherLayout) }
+        let layout = |of: &Self| {
+            (of.block_bytes, of.place_blocks, of.processes, of.first_process, of.of_host)
+        };
+        let is_whole = |segment: &Segment| {
+            segment.request_blocks > 0 && self.place_blocks.is_multiple_of(segment.request_blocks)
+        };
+        let is_same = layout(self) == layout(&Self::new(job, self.at_start));
+        if is_same && self.segments.iter().all(is_whole) { Ok(()) } else { Err(OtherLayout) }
     }
 
     /// Returns the number of the next content of a process: the count of contents it has used so
@@ -190,7 +203,19 @@ impl History {
 
     fn sequences_of(&self, segment: &Segment, process: u32) -> u64 {
         let populated = if segment.populate == Populate::Content { self.place_blocks } else { 0 };
-        populated + segment.writes.get(process as usize).copied().unwrap_or(0)
+        let writes = segment.writes.get(process as usize).copied().unwrap_or(0);
+        populated.saturating_add(writes.saturating_mul(segment.request_blocks))
+    }
+
+    /// Returns the places that a process reads and writes in a segment.
+    pub(crate) fn places(&self, segment: &Segment, process: u32) -> Places {
+        Places {
+            pattern: segment.pattern,
+            requests: self.place_blocks / segment.request_blocks.max(1),
+            seed: segment.seed,
+            process: self.first_process + process,
+            of_host: self.of_host,
+        }
     }
 
     /// Returns the first number and the count of the contents that the last job used for a process.
@@ -221,17 +246,16 @@ impl History {
             }
             let uncertain = segment.uncertain.iter().filter(|write| write.process == process);
             let uncertain: Vec<u64> = uncertain.map(|write| write.write).collect();
-            let mut blocks = operations::writes(
-                segment.pattern,
-                self.place_blocks,
-                segment.seed,
-                self.first_process + process,
-            );
+            let mut requests = self.places(segment, process).writes();
             for write in 0..segment.writes.get(process as usize).copied().unwrap_or(0) {
-                let content = Expected::Content(assignment.content(process, sequence));
-                let expected = if uncertain.contains(&write) { Expected::Unknown } else { content };
-                each(WriteTo { block: blocks.next_block(), expected });
-                sequence += 1;
+                let is_uncertain = uncertain.contains(&write);
+                let first = requests.next_block() * segment.request_blocks;
+                for block in first..first + segment.request_blocks {
+                    let content = Expected::Content(assignment.content(process, sequence));
+                    let expected = if is_uncertain { Expected::Unknown } else { content };
+                    each(WriteTo { block, expected });
+                    sequence += 1;
+                }
             }
         }
     }
@@ -267,12 +291,12 @@ impl History {
         let mut counts = filled(self.place_blocks, 0u32)?;
         let Some(last) = self.segments.last() else { return Ok(counts) };
         let writes = last.writes.get(process as usize).copied().unwrap_or(0);
-        let number = self.first_process + process;
-        let written = operations::writes(last.pattern, self.place_blocks, last.seed, number);
-        let read = operations::reads(last.pattern, self.place_blocks, last.seed, number);
-        for (mut blocks, count) in [(written, writes), (read, reads)] {
+        let places = self.places(last, process);
+        for (mut requests, count) in [(places.writes(), writes), (places.reads(), reads)] {
             for _ in 0..count {
-                if let Some(accesses) = counts.get_mut(blocks.next_block() as usize) {
+                let first = (requests.next_block() * last.request_blocks) as usize;
+                let accessed = counts.get_mut(first..first + last.request_blocks as usize);
+                for accesses in accessed.unwrap_or_default() {
                     *accesses = accesses.saturating_add(1);
                 }
             }

@@ -124,8 +124,10 @@ pub struct JobSpec {
     pub write_share: f64,
     /// Pattern that chooses the blocks to read and write.
     pub pattern: Pattern,
-    /// Bytes of each operation, and the unit of duplicates.
+    /// Bytes of a block, the unit of duplicates.
     pub block_bytes: usize,
+    /// Blocks of each operation.
+    pub request_blocks: u64,
     /// Size of each process's file or region.
     pub file_bytes: u64,
     /// Number of processes. Each is a thread with a file or region of its own.
@@ -158,7 +160,7 @@ pub struct JobSpec {
     pub preallocate: bool,
     /// Time at which data that was read is compared with the expected content.
     pub verify: Verify,
-    /// Seed of the access pattern. Contents have their own seed in [`ContentSpec`].
+    /// Seed of the access pattern. Contents have their own seeds in [`ContentSpec`].
     pub seed: u64,
     /// Number of hosts that run the job together.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -187,6 +189,12 @@ const fn is_one(hosts: &u32) -> bool {
 }
 
 impl JobSpec {
+    /// Returns the bytes of each operation. A valid description has at most 16 MiB.
+    #[must_use]
+    pub const fn request_bytes(&self) -> usize {
+        self.block_bytes.saturating_mul(self.request_blocks as usize)
+    }
+
     /// Returns the numbers of the processes among those of all hosts.
     #[must_use]
     pub const fn numbers(&self) -> Processes {
@@ -212,6 +220,7 @@ impl Default for JobSpec {
             write_share: 0.5,
             pattern: Pattern::Sequential,
             block_bytes: 4096,
+            request_blocks: 1,
             file_bytes: FILE_BYTES,
             processes: 1,
             queue_depth: 1,
@@ -310,11 +319,17 @@ impl Job {
         self.spec.file_bytes / self.spec.block_bytes as u64
     }
 
+    /// Returns the number of places of an operation in each process's place.
+    #[must_use]
+    pub const fn place_requests(&self) -> u64 {
+        self.place_blocks() / self.spec.request_blocks
+    }
+
     /// Returns the number of operations after which a process has reached its byte limit, or `None`
     /// without that limit.
     #[must_use]
     pub fn process_operations(&self) -> Option<u64> {
-        self.spec.process_bytes.map(|bytes| bytes / self.spec.block_bytes as u64)
+        self.spec.process_bytes.map(|bytes| bytes / self.spec.request_bytes() as u64)
     }
 
     /// Returns the number of blocks in the data set that carries the distribution: the blocks of
@@ -324,7 +339,7 @@ impl Job {
         let all = self.place_blocks();
         let written = match self.process_operations() {
             Some(operations) if self.spec.populate != Populate::Content && !self.may_read() => {
-                operations.min(all)
+                operations.saturating_mul(self.spec.request_blocks).min(all)
             }
             _ => all,
         };
@@ -378,11 +393,17 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
         return Err(range("the block size", spec.block_bytes, "from 64 bytes to 16 MiB"));
     }
     let block_bytes = spec.block_bytes as u64;
-    if spec.file_bytes == 0 || !spec.file_bytes.is_multiple_of(block_bytes) {
+    let most = (ContentSpec::MAX_BLOCK_BYTES / spec.block_bytes) as u64;
+    if spec.request_blocks == 0 || spec.request_blocks > most {
+        let bytes = block_bytes.saturating_mul(spec.request_blocks);
+        return Err(range("the request size", bytes, "from one block to 16 MiB"));
+    }
+    let request_bytes = spec.request_bytes() as u64;
+    if spec.file_bytes == 0 || !spec.file_bytes.is_multiple_of(request_bytes) {
         return Err(range(
             "the file size",
             spec.file_bytes,
-            "a multiple of the block size, and not 0",
+            "a multiple of the block size and of the request size, and not 0",
         ));
     }
     if spec.file_bytes / block_bytes > MAX_PLACE_BLOCKS {
@@ -392,11 +413,11 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
     if spec.queue_depth == 0 || spec.queue_depth > MAX_QUEUE_DEPTH {
         return Err(range("the queue depth", spec.queue_depth, "from 1 to 4096"));
     }
-    if spec.process_bytes.is_some_and(|bytes| bytes < block_bytes) {
+    if spec.process_bytes.is_some_and(|bytes| bytes < request_bytes) {
         return Err(range(
             "the bytes to read and write",
             spec.process_bytes.unwrap_or(0),
-            "at least a block for each process",
+            "at least an operation for each process",
         ));
     }
     if spec.fsync_every == 0 {

@@ -9,7 +9,6 @@ use crate::check::{Checker, WrongBlock};
 use crate::contents::Contents;
 use crate::history::{Expected, History, OpenEnd};
 use crate::job::Populate;
-use crate::operations;
 use gemelo_content::{BlockContent, Examination};
 use std::collections::TryReserveError;
 
@@ -38,7 +37,8 @@ impl Held<'_> {
         let (before, _) = self.history.split_last();
         let at_start = before.table(self.process, &contents.assignment)?;
         let explained = self.explained(&at_start, &before, contents);
-        let mut in_flight = self.open.in_flight;
+        let request_blocks = self.history.segments.last().map_or(1, |last| last.request_blocks);
+        let mut in_flight = self.open.in_flight.saturating_mul(request_blocks);
         for (block, held) in self.held.iter().enumerate() {
             let expected = Expected::from_bits(at_start.get(block).copied().unwrap_or_default());
             if explained.get(block).copied().unwrap_or(false) {
@@ -99,21 +99,25 @@ impl Held<'_> {
                 explain(block, expected);
             }
         }
-        let number = history.first_process + process;
-        let mut blocks = operations::writes(last.pattern, history.place_blocks, last.seed, number);
+        let mut requests = history.places(last, *process).writes();
         let (mut write, mut last_match, mut fewest) = (0, 0, u64::MAX);
         while write - last_match <= MAX_WRITES_WITHOUT_MATCH
             && self.open.most_writes.is_none_or(|most| write < most)
         {
-            let expected = Expected::Content(contents.assignment.content(*process, sequence));
-            let left = explain(blocks.next_block(), expected) as u64;
+            let first = requests.next_block() * last.request_blocks;
+            let mut left = 0;
+            for block in first..first + last.request_blocks {
+                let expected = Expected::Content(contents.assignment.content(*process, sequence));
+                left = explain(block, expected) as u64;
+                sequence += 1;
+            }
             if left == 0 {
                 break;
             }
             if left < fewest {
                 (fewest, last_match) = (left, write);
             }
-            (write, sequence) = (write + 1, sequence + 1);
+            write += 1;
         }
         explained
     }

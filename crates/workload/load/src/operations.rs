@@ -1,5 +1,5 @@
-//! The operations of a process in order, each a kind and a block. Reads and writes are separate
-//! streams, so the n-th write goes to the same block however many reads came before it.
+//! The operations of a process in order, each a kind and a place. Reads and writes are separate
+//! streams, so the n-th write goes to the same place however many reads came before it.
 
 use crate::job::{Job, JobOperation, Pace};
 use gemelo_base::random::{Random, mix_pair};
@@ -16,21 +16,48 @@ const READ_KEY: u64 = 0x7265_6164;
 const WRITE_KEY: u64 = 0x7772_6974;
 const CHOICE_KEY: u64 = 0x6368_6f69;
 
-/// Returns the blocks that a process reads, in order.
-pub(crate) fn reads(pattern: Pattern, place_blocks: u64, seed: u64, process: u32) -> Positions {
-    Positions::new(pattern, place_blocks, seed, mix_pair(READ_KEY, u64::from(process)))
+const HOST_KEY: u64 = 0x686f_7374;
+
+/// The places that one process reads and writes, in units of an operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places {
+    pub(crate) pattern: Pattern,
+    /// Places of an operation in the place of the process.
+    pub(crate) requests: u64,
+    pub(crate) seed: u64,
+    /// Number of the process among those of all hosts.
+    pub(crate) process: u32,
+    /// Number of processes on each host.
+    pub(crate) of_host: u32,
 }
 
-/// Returns the blocks that a process writes, in order.
-pub(crate) fn writes(pattern: Pattern, place_blocks: u64, seed: u64, process: u32) -> Positions {
-    Positions::new(pattern, place_blocks, seed, mix_pair(WRITE_KEY, u64::from(process)))
+impl Places {
+    /// Returns the places that the process reads, in order.
+    pub(crate) fn reads(self) -> Positions {
+        self.positions(READ_KEY)
+    }
+
+    /// Returns the places that the process writes, in order.
+    pub(crate) fn writes(self) -> Positions {
+        self.positions(WRITE_KEY)
+    }
+
+    /// Each host has hot spots of its own.
+    fn positions(self, key: u64) -> Positions {
+        let seed = match self.process.checked_div(self.of_host) {
+            None | Some(0) => self.seed,
+            Some(host) => mix_pair(self.seed, mix_pair(HOST_KEY, u64::from(host))),
+        };
+        Positions::new(self.pattern, self.requests, seed, mix_pair(key, u64::from(self.process)))
+    }
 }
 
 /// An operation that has not started yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScheduledOperation {
     pub(crate) kind: Kind,
-    pub(crate) block: u64,
+    /// Number of the place, in units of an operation.
+    pub(crate) request: u64,
     /// Due time in nanoseconds since the run began; 0 in a closed loop.
     pub(crate) due_ns: u64,
 }
@@ -105,11 +132,14 @@ impl Operations {
                 Choice::Due { reads: schedule(reads_per_s), writes: schedule(writes_per_s) }
             }
         };
-        Self {
-            reads: reads(spec.pattern, job.place_blocks(), spec.seed, process),
-            writes: writes(spec.pattern, job.place_blocks(), spec.seed, process),
-            choice,
-        }
+        let places = Places {
+            pattern: spec.pattern,
+            requests: job.place_requests(),
+            seed: spec.seed,
+            process,
+            of_host: numbers.of_host,
+        };
+        Self { reads: places.reads(), writes: places.writes(), choice }
     }
 
     #[inline]
@@ -128,11 +158,11 @@ impl Operations {
                 }
             }
         };
-        let block = match kind {
+        let request = match kind {
             Kind::Read => self.reads.next_block(),
             Kind::Write => self.writes.next_block(),
         };
-        ScheduledOperation { kind, block, due_ns }
+        ScheduledOperation { kind, request, due_ns }
     }
 
     /// Returns the number of operations that were due by `until_ns` and have not been taken; 0 in a
@@ -170,7 +200,7 @@ mod tests {
     fn the_nth_write_is_the_same_whatever_is_read_between() {
         let blocks_written = |spec: JobSpec| -> Vec<u64> {
             let all = operations(spec, 3, 3000).into_iter();
-            all.filter(|next| next.kind == Kind::Write).map(|next| next.block).take(100).collect()
+            all.filter(|next| next.kind == Kind::Write).map(|next| next.request).take(100).collect()
         };
         let seldom = blocks_written(JobSpec { write_share: 0.1, processes: 4, ..mixed() });
         let often = blocks_written(JobSpec { write_share: 0.9, processes: 4, ..mixed() });
@@ -178,6 +208,26 @@ mod tests {
         let paced = blocks_written(JobSpec { pace: rates, processes: 4, ..mixed() });
         assert_eq!(seldom, often);
         assert_eq!(seldom, paced);
+    }
+
+    #[test]
+    fn each_host_has_hot_spots_of_its_own() {
+        let blocks = |process, of_host| -> Vec<u64> {
+            let pattern = Pattern::Zipf { theta: 1.5 };
+            let places = Places { pattern, requests: 1000, seed: 5, process, of_host };
+            let mut writes = places.writes();
+            let mut counts = vec![0; 1000];
+            (0..100_000).for_each(|_| counts[writes.next_block() as usize] += 1);
+            counts
+        };
+        let hottest = |counts: &[u64]| {
+            let most = counts.iter().enumerate().max_by_key(|(_, count)| **count);
+            most.map(|(block, _)| block)
+        };
+        let of_host = |process, of_host| hottest(&blocks(process, of_host));
+        assert_eq!(of_host(0, 2), of_host(1, 2), "processes of one host");
+        assert_ne!(of_host(0, 2), of_host(2, 2), "processes of two hosts");
+        assert_eq!(of_host(0, 0), of_host(2, 0), "a run on one host");
     }
 
     #[test]

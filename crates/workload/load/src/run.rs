@@ -146,7 +146,7 @@ impl Run<'_> {
             }
             drop(reports);
             let writing = log.zip(writer).map(|(out, writer)| {
-                let write = move || writer.write(out, spec.block_bytes, spec.processes);
+                let write = move || writer.write(out, spec.request_bytes(), spec.processes);
                 std::thread::Builder::new().spawn_scoped(scope, write)
             });
             let writing = writing.transpose().unwrap_or_else(|error| {
@@ -197,7 +197,7 @@ impl Run<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     let now = match unit {
-                        Unit::Bytes => progress.so_far().operations * spec.block_bytes as u64,
+                        Unit::Bytes => progress.so_far().operations * spec.request_bytes() as u64,
                         _ => start.origin_ns().map_or(0, |origin_ns| {
                             self.environment.clock.now_ns().saturating_sub(origin_ns)
                         }),
@@ -227,7 +227,7 @@ impl Run<'_> {
         let options = QueueOptions {
             engine: spec.engine,
             depth: spec.queue_depth,
-            buffer_bytes: spec.block_bytes,
+            buffer_bytes: spec.request_bytes(),
         };
         // Each thread opens its own queue, because an io_uring ring belongs to one thread.
         let opened = self.target.open(number, &options);

@@ -184,7 +184,7 @@ impl Stats<'_> {
     ) -> Option<OperationStats> {
         let operations = latency.count();
         let latency = Timing::of(latency)?;
-        let data_bytes = operations * self.job.spec().block_bytes as u64;
+        let data_bytes = operations * self.job.spec().request_bytes() as u64;
         Some(OperationStats {
             operations,
             data_bytes,
@@ -239,7 +239,7 @@ impl Stats<'_> {
         let max_ns = all.counts.last()?[0];
         Some(IntervalStats {
             operations,
-            bytes_per_s: per_s(operations * self.job.spec().block_bytes as u64, length_ns),
+            bytes_per_s: per_s(operations * self.job.spec().request_bytes() as u64, length_ns),
             mean_ns: all.sum_ns as f64 / operations as f64,
             p50_ns: all.percentile_ns(50.0)?,
             p99_ns: all.percentile_ns(99.0)?,

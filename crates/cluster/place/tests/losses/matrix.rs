@@ -129,7 +129,7 @@ fn the_newest_copies_put_back_end_what_older_ones_brought() {
             let Ok(Err(refused)) = refused else { return false };
             refused.to_string().contains("Put the newest copy of the object back")
         };
-        let Some(name) = MEMBERS.iter().copied().find(|name| refuses(&name)) else { continue };
+        let Some(name) = MEMBERS.iter().copied().find(&refuses) else { continue };
         let (store, now) = (connect(), take(&*connect()));
         let mut newest = base.now.clone();
         newest.retain(|name, object| case.objects.get(name) != Some(object));

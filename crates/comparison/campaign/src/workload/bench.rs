@@ -4,7 +4,7 @@
 //! monitor sees the processor time and memory of the load apart from the campaign's own, and the
 //! result file is the one that a user gets from the same command.
 
-use super::job_options::{self, JobOption, data_bytes, option_with, value_of};
+use super::job_options::{self, JobOption, SEEDS, data_bytes, option_with, value_of};
 use super::{Action, ActionSite, Measured, pace};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
@@ -102,7 +102,7 @@ impl Bench {
     fn job_file(&self, seed: u64, replaced: &[JobOption]) -> String {
         let stays = |option: &&JobOption| !replaced.iter().any(|other| other.name == option.name);
         let mut text = String::new();
-        for name in ["seed", "run-id"] {
+        for name in SEEDS {
             if value_of(&self.common, name).is_none() {
                 text += &format!("{name} = \"{seed}\"\n");
             }

@@ -102,10 +102,14 @@ fn option(
     Ok(option)
 }
 
+/// The options that make places and unique contents differ between repetitions. The seed of the
+/// contents stays.
+pub(super) const SEEDS: [&str; 2] = ["seed", "run-id"];
+
 /// Returns the options that make places and contents follow from a seed, unless the plan sets them.
 /// All targets get the same load in a repetition then.
 pub(super) fn seeds(options: &[JobOption], seed: u64) -> Vec<String> {
-    let unset = ["seed", "run-id"].into_iter().filter(|name| value_of(options, name).is_none());
+    let unset = SEEDS.into_iter().filter(|name| value_of(options, name).is_none());
     unset.map(|name| format!("--{name}={seed}")).collect()
 }
 

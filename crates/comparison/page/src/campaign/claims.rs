@@ -18,9 +18,27 @@ pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Option<Sectio
     }
     let title = if data.plan.paper.is_some() { "Findings of the paper" } else { "Claims" };
     let mut section = Section::new("claims", title);
-    section.items.push(Item::Paragraph(summary(judged)));
-    // A plan without published figures has no column for them.
-    let is_published = data.plan.claims.iter().any(|claim| claim.published.is_some());
+    // What a paper does not say, the plan claims itself.
+    let of_paper = |claim: &ClaimRecord| data.plan.paper.is_some() && claim.place.is_some();
+    let (of_paper, of_plan): (Vec<Judged<'_>>, Vec<Judged<'_>>) =
+        data.plan.claims.iter().zip(&judged.claims).partition(|(claim, _)| of_paper(claim));
+    for (claims, words) in [(of_paper, "of the paper"), (of_plan, "of the plan itself")] {
+        if claims.is_empty() {
+            continue;
+        }
+        let words = data.plan.paper.as_ref().map_or("", |_| words);
+        section.items.push(Item::Paragraph(summary(&claims, words)));
+        section.items.push(Item::Table(table(&claims, judged)));
+    }
+    Some(section)
+}
+
+/// A claim and the judgement on it.
+type Judged<'a> = (&'a ClaimRecord, &'a gemelo_compare::Judgement);
+
+fn table(claims: &[Judged<'_>], judged: &CampaignStatistics) -> Table {
+    // Claims without published figures have no column for them.
+    let is_published = claims.iter().any(|(claim, _)| claim.published.is_some());
     let published_column = is_published.then(|| Column::text("published"));
     let columns = [Column::text("claim"), Column::text("verdict"), Column::text("measured")];
     let columns = columns.into_iter().chain(published_column).collect();
@@ -28,7 +46,7 @@ pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Option<Sectio
         format!("Verdicts. Ranges are {} intervals of what was measured", judged.level()),
         columns,
     );
-    for (claim, judgement) in data.plan.claims.iter().zip(&judged.claims) {
+    for (claim, judgement) in claims {
         table.rows.push(Row {
             id: Some(crate::anchor("claim", &claim.id)),
             target: None,
@@ -38,14 +56,13 @@ pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Option<Sectio
                 .collect(),
         });
     }
-    section.items.push(Item::Table(table));
-    Some(section)
+    table
 }
 
 /// Counts the verdicts in a sentence.
-fn summary(judged: &CampaignStatistics) -> Text {
+fn summary(claims: &[Judged<'_>], words: &str) -> Text {
     let count = |is: fn(&ClaimVerdict) -> bool| {
-        judged.claims.iter().filter(|judgement| is(&judgement.verdict)).count()
+        claims.iter().filter(|(_, judgement)| is(&judgement.verdict)).count()
     };
     let counts = [
         (count(|verdict| *verdict == ClaimVerdict::Confirmed), "confirmed"),
@@ -54,8 +71,9 @@ fn summary(judged: &CampaignStatistics) -> Text {
         (count(|verdict| matches!(verdict, ClaimVerdict::TooSmall { .. })), "too small here"),
         (count(|verdict| matches!(verdict, ClaimVerdict::NotTestable { .. })), "not testable here"),
     ];
-    let total = format_counted(judged.claims.len() as u64, "claim");
-    let mut text = Text::new().plain(format!("{total}: "));
+    let total = format_counted(claims.len() as u64, "claim");
+    let space = if words.is_empty() { "" } else { " " };
+    let mut text = Text::new().plain(format!("{total}{space}{words}: "));
     let mut separator = "";
     for (count, words) in counts.into_iter().filter(|(count, _)| *count > 0) {
         text = text.plain(separator).strong(format!("{count} {words}"));

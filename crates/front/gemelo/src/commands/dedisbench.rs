@@ -6,7 +6,9 @@ use crate::exit::{OrFailed as _, OrFailure as _, Outcome, refused};
 use crate::files;
 use clap::{Args, Parser};
 use gemelo_base::ShowPath as _;
-use gemelo_job::dedisbench::{DedisbenchError, DedisbenchJob};
+use gemelo_job::dedisbench::{DedisbenchError, DedisbenchJob, Surroundings};
+use std::path::Path;
+use std::time::SystemTime;
 
 /// Translate a DEDISbench command line to a `gemelo bench` command, print it, and run it.
 #[derive(Debug, Args)]
@@ -27,7 +29,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let job = read(&arguments.arguments)?;
-    let words = job.to_bench_arguments().or_bad_input()?;
+    let is_file = |path: &str| Path::new(&gemelo_base::name_of_text(path)).is_file();
+    let around = Surroundings { is_file: &is_file, seed: seconds(context.started_at) };
+    let words = job.to_bench_arguments(&around).or_bad_input()?;
     for note in job.notes() {
         context.monitor.warn(&note);
     }
@@ -39,6 +43,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         .or_failed()
         .context("this is a defect of gemelo: its translation is not a valid job")?;
     bench::run(&bench.arguments, context)
+}
+
+/// The seconds since 1970, the seed of a command line that states none.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The options of `gemelo bench`, without the name of a program before them.

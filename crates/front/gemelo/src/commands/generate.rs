@@ -173,6 +173,7 @@ fn text(
             text += &format!("stopped before the end: {} is not kept\n", arguments.output.shown());
         }
     }
-    text += &format!("seed {}, run {}\n", spec.seed, spec.run);
+    text +=
+        &format!("seed {}, content seed {}, run {}\n", spec.assignment_seed, spec.seed, spec.run);
     text
 }

@@ -2,7 +2,7 @@
 
 use crate::support::memory::MemoryDevice;
 use crate::support::raw::{negotiated, read_simple_reply, request};
-use crate::support::{PATIENCE, TestServer, tools};
+use crate::support::{PATIENCE, TestServer};
 use gemelo_device::Export;
 use gemelo_nbd::server::ServerConfig;
 use gemelo_nbd::wire::{Command, ErrorCode};

@@ -100,6 +100,18 @@ pub enum DistributionError {
         /// The line, shortened for display.
         found: String,
     },
+    /// A line has further numbers, as distributions of DEDISbench++ do.
+    #[error(
+        "line {line}: expected two whole numbers, found '{found}': gemelo does not read the \
+         compressibility of DEDISbench++ here; leave it out and give --compressibility, or write a \
+         profile with lz4_saved_share for ranges of duplicates"
+    )]
+    CompressibleLine {
+        /// The line number, counted from 1.
+        line: usize,
+        /// The line, shortened for display.
+        found: String,
+    },
     /// A size or a count is above the limit of the operation.
     #[error("{what} is {found}; it must be at most {most}")]
     Limit {

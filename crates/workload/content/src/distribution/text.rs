@@ -71,6 +71,15 @@ fn class_of(line: &str) -> Option<DuplicateClass> {
     words.next().is_none().then_some(DuplicateClass { duplicates, contents })
 }
 
+/// Returns whether a line has a class and further numbers: the compressibility of its contents.
+fn is_compressible_class(line: &str) -> bool {
+    let mut words =
+        line.split(|letter: char| letter.is_ascii_whitespace() || ":,;".contains(letter));
+    let is_class = words.by_ref().take(2).filter(|word| word.parse::<u64>().is_ok()).count() == 2;
+    let mut rest = words.filter(|word| !word.is_empty()).peekable();
+    is_class && rest.peek().is_some() && rest.all(|word| word.parse::<f64>().is_ok())
+}
+
 /// The word that begins the comment with the blocks of zeros.
 const ZEROS: &str = "zeros";
 
@@ -111,7 +120,11 @@ impl Lines {
             let Some(class) = class_of(content) else {
                 let shown = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
                 let found = content.chars().take(SHOWN).map(shown).collect();
-                lines.malformed.push(DistributionError::Line { line, found });
+                lines.malformed.push(if is_compressible_class(content) {
+                    DistributionError::CompressibleLine { line, found }
+                } else {
+                    DistributionError::Line { line, found }
+                });
                 if lines.malformed.len() >= MAX_PROBLEMS {
                     break;
                 }
@@ -214,7 +227,7 @@ mod tests {
     fn a_malformed_line_is_named_by_its_number() {
         for (text, line, found) in [
             ("0 5\n1\n", 2, "1"),
-            ("0 5\n1 2 3\n", 2, "1 2 3"),
+            ("0 5\n1 2 x\n", 2, "1 2 x"),
             ("x 5\n", 1, "x 5"),
             ("0 -5\n", 1, "0 -5"),
             ("0 1.5\n", 1, "0 1.5"),
@@ -222,6 +235,15 @@ mod tests {
         ] {
             let expected = DistributionError::Line { line, found: found.to_owned() };
             assert_eq!(Distribution::parse(text), Err(expected));
+        }
+    }
+
+    #[test]
+    fn the_compressibility_of_another_format_gets_advice() {
+        for text in ["0 5\n1 2 30\n", "0 5\n1 2 0:70 40:30\n", "0 5\n1 2;0.5\n"] {
+            let error = Distribution::parse(text).unwrap_err();
+            assert!(error.to_string().contains("lz4_saved_share"), "{text}: {error}");
+            assert!(error.to_string().starts_with("line 2: "), "{text}: {error}");
         }
     }
 

@@ -68,6 +68,7 @@ fn open(spec: &SourceSpec, around: &Surroundings<'_>) -> Result<Box<dyn DataSour
     let content = ContentSpec {
         nature: settings.nature,
         run: around.run_id,
+        assignment_seed: around.seed,
         ..ContentSpec::new(distribution, settings.block_bytes, settings.seed.unwrap_or(around.seed))
     };
     let blocks = around.data_bytes.div_ceil(settings.block_bytes as u64).max(1);

@@ -1,5 +1,5 @@
 //! The five methods to fill a buffer with data of a chosen entropy, after the entropy sources for
-//! Filebench (Al-Rfou', Patwardhan, Bhagavatula 2010, sections 2.4 and 3.2).
+//! Filebench (Al-Rfou', Patwardhan, Bhagavatula 2010, sections 2.2 and 3.2).
 //!
 //! They differ from the report in one respect: the bytes that serve as symbols are the same for all
 //! buffers. A file of several buffers therefore has the requested entropy, and not a larger one.

@@ -64,10 +64,21 @@ pub enum ResolveError {
     /// A duration does not fit 64 bits of nanoseconds.
     #[error("a duration is longer than 584 years, the limit: give a shorter one")]
     Duration,
-    /// The target has less than a block for each process.
+    /// The size of an operation is not a whole number of blocks.
     #[error(
-        "{target} is too small to give each process a block: use fewer --processes or a smaller \
-         --block-size"
+        "--request-size is {request_bytes} bytes, which is not a multiple of the block size, \
+         {block_bytes} bytes"
+    )]
+    RequestSize {
+        /// The bytes of an operation.
+        request_bytes: u64,
+        /// The bytes of a block.
+        block_bytes: u64,
+    },
+    /// The target has less than an operation for each process.
+    #[error(
+        "{target} is too small for an operation of each process: use fewer --processes, or a \
+         smaller --block-size or --request-size"
     )]
     NoRoom {
         /// The target of the job.

@@ -80,7 +80,7 @@ impl BenchRun {
     #[must_use]
     pub fn into_file(self, mut provenance: Provenance) -> BenchFile {
         provenance.target = self.inputs.first().map(|input| input.target.to_string());
-        provenance.seed = self.inputs.first().map(|input| input.content.seed);
+        provenance.seed = self.inputs.first().map(|input| input.job.seed);
         let of_results = self.results.iter().flat_map(|result| result.warnings.clone());
         let warnings = self.warnings.into_iter().chain(of_results).collect();
         ResultFile {

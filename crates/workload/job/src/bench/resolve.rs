@@ -158,24 +158,29 @@ fn job_spec(
     of: OfHosts,
 ) -> Result<JobSpec, ResolveError> {
     let block_bytes = content.block_bytes as u64;
+    let request_bytes = options.request_size.map_or(block_bytes, |size| size.0);
+    if request_bytes == 0 || !request_bytes.is_multiple_of(block_bytes) {
+        return Err(ResolveError::RequestSize { request_bytes, block_bytes });
+    }
     let processes = options.processes.unwrap_or(1);
     let file_bytes = match options.file_size {
         Some(size) => size.0,
-        None => usual_file_bytes(target, processes.saturating_mul(of.of_target()), block_bytes)?,
+        None => usual_file_bytes(target, processes.saturating_mul(of.of_target()), request_bytes)?,
     };
     let operation: JobOperation = options.operation.map_or(JobOperation::Write, Into::into);
     let usual_populate =
         if operation == JobOperation::Write { Populate::None } else { Populate::Content };
     let (engine, queue_depth) = engine(options, target)?;
-    let whole_blocks = |bytes: u64| bytes.div_ceil(block_bytes).saturating_mul(block_bytes);
+    let whole = |bytes: u64| bytes.div_ceil(request_bytes).saturating_mul(request_bytes);
     let everywhere = u64::from(processes.saturating_mul(of.hosts).max(1));
-    let bytes_each = options.bytes.map(|size| whole_blocks(size.0.div_ceil(everywhere)));
+    let bytes_each = options.bytes.map(|size| whole(size.0.div_ceil(everywhere)));
     let time_ns = options.time.map(|span| nanoseconds(span.0)).transpose()?;
     Ok(JobSpec {
         operation,
         write_share: options.write_share.map_or(0.5, |percent| percent.0),
         pattern: options.pattern.unwrap_or(Pattern::Sequential),
         block_bytes: content.block_bytes,
+        request_blocks: request_bytes / block_bytes,
         file_bytes,
         processes,
         queue_depth,
@@ -192,7 +197,7 @@ fn job_spec(
         keep: options.keep.unwrap_or(false),
         preallocate: true,
         verify: options.verify.map(Into::into).unwrap_or_default(),
-        seed: content.seed,
+        seed: content.assignment_seed,
         hosts: of.hosts,
         part: of.part,
     })
@@ -223,16 +228,16 @@ fn pace(options: &LoadOptions) -> Result<Pace, ResolveError> {
 }
 
 /// Returns the size of each process's file or region if the job sets none. A device, volume, export
-/// or existing file is used as a whole.
+/// or existing file is used as a whole, in units of an operation.
 fn usual_file_bytes(
     target: Destination<'_>,
     processes: u32,
-    block_bytes: u64,
+    request_bytes: u64,
 ) -> Result<u64, ResolveError> {
     let Some(bytes) = target.storage.current_bytes()? else {
-        return Ok(USUAL_FILE_BYTES);
+        return Ok(USUAL_FILE_BYTES.next_multiple_of(request_bytes));
     };
-    let share = bytes / u64::from(processes.max(1)) / block_bytes * block_bytes;
+    let share = bytes / u64::from(processes.max(1)) / request_bytes * request_bytes;
     if share == 0 {
         return Err(ResolveError::NoRoom { target: target.uri.clone() });
     }

@@ -10,6 +10,7 @@ mod translate;
 
 pub use error::DedisbenchError;
 pub use parse::DedisbenchJob;
+pub use translate::Surroundings;
 
 use std::path::Path;
 

@@ -40,11 +40,11 @@ pub struct DedisbenchJob {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DedisbenchLoad {
     Peak,
-    /// Operations a second of each process.
+    /// Operations a second of all processes.
     Nominal {
         rate: u64,
     },
-    /// Reads and writes a second of each process.
+    /// Reads and writes a second of all processes.
     NominalMixed {
         reads: Option<u64>,
         writes: Option<u64>,
@@ -111,6 +111,9 @@ pub(crate) fn command_line<Word: AsRef<str>>(
         };
         let mut letters = word.strip_prefix('-').unwrap_or_default().chars();
         let flag = letters.next().ok_or_else(|| wrong(KNOWN_FLAGS))?;
+        if let Some((_, instead)) = FORMER_FLAGS.iter().find(|(former, _)| *former == flag) {
+            return Err(wrong(instead));
+        }
         let glued = letters.as_str();
         let value = if !VALUED.contains(flag) {
             if !glued.is_empty() {
@@ -127,6 +130,24 @@ pub(crate) fn command_line<Word: AsRef<str>>(
     Ok(job)
 }
 
+/// Flags of the versions of 2012 and 2013, and the keys that took their places.
+const FORMER_FLAGS: [(char, &str); 10] = [
+    ('d', "a flag of 2012: write tempfilespath=DIRECTORY in the section [results] of -f<FILE>"),
+    ('e', "a flag of 2012: write populate=1 in the section [execution] of -f<FILE>"),
+    ('g', "a flag of 2012: write distfile=FILE in the section [execution] of -f<FILE>"),
+    ('h', "DEDISbench's help: gemelo dedisbench --help has the flags"),
+    ('i', "a flag of 2013: write rawdevice=DEVICE in the section [execution] of -f<FILE>"),
+    ('k', "a flag of 2012: write access_results=FILE in the section [results] of -f<FILE>"),
+    ('l', "a flag of 2012: write logging=1 in the section [results] of -f<FILE>"),
+    ('o', "a flag of 2012: write dist_results=FILE in the section [results] of -f<FILE>"),
+    ('y', "a flag of 2012: write populate=0 in the section [execution] of -f<FILE>"),
+    ('z', "a flag of 2012: write cleantemp=0 in the section [structural] of -f<FILE>"),
+];
+
+/// In 2012, `-f` was the size of a file.
+const FORMER_SIZE: &str = "-f names the configuration file since 2013: write filesize=MB in its section \
+    [execution], and give a file whose name is a number as -f./NUMBER";
+
 const KNOWN_FLAGS: &str = "not a DEDISbench flag; the flags are -p -n<OPS> -nr<OPS> -nw<OPS> -w -r -m -t<MINUTES> -s<MB> \
     -f<FILE> and the older -a<PATTERN> -b<BYTES> -c<PROCESSES> -v<SEED>";
 
@@ -140,6 +161,7 @@ impl DedisbenchJob {
             'm' => set(&mut self.operation, DedisbenchOperation::Mixed, ONE_OPERATION)?,
             't' => self.minutes = Some(at_least_one(value)?),
             's' => self.megabytes = Some(at_least_one(value)?),
+            'f' if value.parse::<u64>().is_ok() => return Err(FORMER_SIZE.to_owned()),
             'f' => self.configuration = Some(value.to_owned()),
             'a' => self.pattern = Some(pattern(value)?),
             'b' => self.block_bytes = Some(at_least_one(value)?),

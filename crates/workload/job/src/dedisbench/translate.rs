@@ -2,8 +2,9 @@
 //!
 //! DEDISbench and gemelo count some things differently; the translation keeps the sums. In a mixed
 //! run half of DEDISbench's processes write and the other half read the same files. A process of
-//! gemelo does both, so half the number of processes is enough. The size of a raw device is a total
-//! in DEDISbench, and gemelo gives each process a region of it.
+//! gemelo does both, so half the number of processes is enough. A rate and the size of a raw device
+//! are totals of all processes in DEDISbench, and of each process in gemelo. The bytes to read and
+//! write are those of each kind of operation in DEDISbench, and of both kinds in gemelo.
 
 use super::error::DedisbenchError;
 use super::parse::{
@@ -11,6 +12,7 @@ use super::parse::{
     Integrity, Sync,
 };
 use gemelo_base::random::mix_pair;
+use gemelo_content::built_in;
 
 /// Number of processes if neither a flag nor the configuration sets it.
 const PROCESSES: u32 = 4;
@@ -29,13 +31,24 @@ const DISTRIBUTIONS: [(&str, Option<&str>); 5] = [
     ("dist_ubuntuamd", None),
 ];
 
+/// What a translation takes from outside of the command line.
+pub struct Surroundings<'a> {
+    /// Returns whether a file of this path exists.
+    pub is_file: &'a dyn Fn(&str) -> bool,
+    /// Seed of a job that states none; DEDISbench takes the time.
+    pub seed: u64,
+}
+
 impl DedisbenchJob {
     /// Returns the equivalent options of `gemelo bench`.
     ///
     /// # Errors
     /// Fails if the command line lacks a flag that DEDISbench requires, or names a distribution
-    /// that only DEDISbench has.
-    pub fn to_bench_arguments(&self) -> Result<Vec<String>, DedisbenchError> {
+    /// that only DEDISbench has and whose file is not there.
+    pub fn to_bench_arguments(
+        &self,
+        around: &Surroundings<'_>,
+    ) -> Result<Vec<String>, DedisbenchError> {
         let operation = self.operation.ok_or(DedisbenchError::Missing { what: "-w, -r or -m" })?;
         let mut words = Words::default();
         self.target(&mut words, operation);
@@ -56,12 +69,13 @@ impl DedisbenchJob {
             },
         );
         self.load(&mut words, operation)?;
-        self.ends(&mut words)?;
-        words.add("--distribution", self.distribution()?);
+        self.ends(&mut words, operation)?;
+        words.add("--distribution", self.distribution(around)?);
         // DEDISbench draws contents at random.
         words.add("--content", "sampled");
         words.add_if("--block-size", self.block_bytes);
-        words.add_if("--seed", self.seed.as_deref().map(seed_of));
+        // The contents of DEDISbench do not depend on its seed, so --content-seed stays.
+        words.add("--seed", self.seed.as_deref().map_or(around.seed, seed_of));
         self.handling(&mut words);
         self.results(&mut words);
         Ok(words.0)
@@ -79,21 +93,33 @@ impl DedisbenchJob {
                 "dist_results={file}: the written distribution is part of the result, see --json"
             ));
         }
+        if let (Some(megabytes), Some(DedisbenchOperation::Mixed)) =
+            (self.megabytes, self.operation)
+        {
+            notes.push(format!(
+                "-s{megabytes} with -m: {megabytes} MB read and {megabytes} MB written; gemelo ends \
+                 after the sum of both"
+            ));
+        }
         if self.keeps_databases == Some(true) {
             notes.push("keep_dbs=1: gemelo needs no databases".to_owned());
         }
         notes
     }
 
-    fn target(&self, words: &mut Words, operation: DedisbenchOperation) {
+    /// Returns the number of gemelo's processes.
+    fn processes_for(&self, operation: DedisbenchOperation) -> u32 {
         let default = if self.configuration.is_some() || self.has_older_flags {
             PROCESSES
         } else {
             DEFAULT_CONFIGURATION_PROCESSES
         };
         let given = self.processes.unwrap_or(default);
-        let processes =
-            if operation == DedisbenchOperation::Mixed { (given / 2).max(1) } else { given };
+        if operation == DedisbenchOperation::Mixed { (given / 2).max(1) } else { given }
+    }
+
+    fn target(&self, words: &mut Words, operation: DedisbenchOperation) {
+        let processes = self.processes_for(operation);
         let megabytes = self.file_megabytes.unwrap_or(FILE_MEGABYTES);
         words.add(
             "--target",
@@ -116,15 +142,16 @@ impl DedisbenchJob {
         words: &mut Words,
         operation: DedisbenchOperation,
     ) -> Result<(), DedisbenchError> {
+        let each = |rate: u64| rate as f64 / f64::from(self.processes_for(operation));
         match self.load.ok_or(DedisbenchError::Missing { what: "-p or -n<OPS>" })? {
             DedisbenchLoad::Peak => words.0.push("--peak".to_owned()),
-            DedisbenchLoad::Nominal { rate } => words.add("--rate", rate),
+            DedisbenchLoad::Nominal { rate } => words.add("--rate", each(rate)),
             DedisbenchLoad::NominalMixed { .. } if operation != DedisbenchOperation::Mixed => {
                 return Err(DedisbenchError::Missing { what: "-m, which -nr and -nw require" });
             }
             DedisbenchLoad::NominalMixed { reads: Some(reads), writes: Some(writes) } => {
-                words.add("--read-rate", reads);
-                words.add("--write-rate", writes);
+                words.add("--read-rate", each(reads));
+                words.add("--write-rate", each(writes));
             }
             DedisbenchLoad::NominalMixed { .. } => {
                 return Err(DedisbenchError::Missing { what: "both -nr<OPS> and -nw<OPS>" });
@@ -133,22 +160,33 @@ impl DedisbenchJob {
         Ok(())
     }
 
-    fn ends(&self, words: &mut Words) -> Result<(), DedisbenchError> {
+    fn ends(
+        &self,
+        words: &mut Words,
+        operation: DedisbenchOperation,
+    ) -> Result<(), DedisbenchError> {
         if self.minutes.is_none() && self.megabytes.is_none() {
             return Err(DedisbenchError::Missing { what: "-t<MINUTES> or -s<MB>" });
         }
         words.add_if("--time", self.minutes.map(|minutes| format!("{minutes}m")));
-        words.add_if("--bytes", self.megabytes.map(|megabytes| format!("{megabytes}m")));
+        let kinds = if operation == DedisbenchOperation::Mixed { 2 } else { 1 };
+        let megabytes = self.megabytes.map(|megabytes| megabytes.saturating_mul(kinds));
+        words.add_if("--bytes", megabytes.map(|megabytes| format!("{megabytes}m")));
         Ok(())
     }
 
-    fn distribution(&self) -> Result<&str, DedisbenchError> {
-        let Some(asked) = self.distribution.as_deref() else { return Ok("personal") };
+    /// A path that exists is that file, whatever its name.
+    fn distribution(&self, around: &Surroundings<'_>) -> Result<String, DedisbenchError> {
+        let Some(asked) = self.distribution.as_deref() else { return Ok("personal".to_owned()) };
+        if (around.is_file)(asked) {
+            let is_name = built_in(asked).is_some() || asked == "-";
+            return Ok(if is_name { format!("./{asked}") } else { asked.to_owned() });
+        }
         let name = asked.strip_prefix("conf/").unwrap_or(asked);
         match DISTRIBUTIONS.iter().find(|(known, _)| *known == name) {
-            Some((_, Some(ours))) => Ok(ours),
+            Some((_, Some(ours))) => Ok((*ours).to_owned()),
             Some((name, None)) => Err(DedisbenchError::UnknownDistribution { name }),
-            None => Ok(asked),
+            None => Ok(asked.to_owned()),
         }
     }
 
@@ -239,10 +277,14 @@ mod tests {
         _json: Option<String>,
     }
 
+    fn around(is_file: &dyn Fn(&str) -> bool) -> Surroundings<'_> {
+        Surroundings { is_file, seed: 42 }
+    }
+
     fn translated(line: &str, configuration: &str) -> Result<String, DedisbenchError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let job = DedisbenchJob::of_words(&words)?.with_configuration(configuration)?;
-        let words = job.to_bench_arguments()?;
+        let words = job.to_bench_arguments(&around(&|_| false))?;
         Bench::try_parse_from(&words).unwrap();
         Ok(words.join(" "))
     }
@@ -254,25 +296,37 @@ mod tests {
                 "-p -w -t5",
                 "",
                 "--target . --processes 1 --file-size 2048m --operation write --pattern nurand --peak --time 5m \
-                 --distribution personal --content sampled",
+                 --distribution personal --content sampled --seed 42",
             ),
             (
                 "-p -w -t5 -fconfig.ini",
                 "[execution]\nfilesize=4096\nnprocs=8\npopulate=1\n[results]\nlogging=1\n",
                 "--target . --processes 8 --file-size 4096m --operation write --pattern nurand --peak --time 5m \
-                 --distribution personal --content sampled --populate content --log result",
+                 --distribution personal --content sampled --seed 42 --populate content --log result",
             ),
             (
                 "-n300 -r -t8 -fconfig.ini",
                 "[results]\ntempfilespath=./tempfiles\n",
-                "--target ./tempfiles --processes 4 --file-size 2048m --operation read --pattern nurand --rate 300 \
-                 --time 8m --distribution personal --content sampled",
+                "--target ./tempfiles --processes 4 --file-size 2048m --operation read --pattern nurand --rate 75 \
+                 --time 8m --distribution personal --content sampled --seed 42",
             ),
             (
                 "-m -nr100 -nw50 -t8 -fc",
                 "[execution]\nrawdevice=/dev/sdx\nfilesize=4096\n",
                 "--target /dev/sdx --processes 2 --file-size 2097152k --operation mixed --pattern nurand \
-                 --read-rate 100 --write-rate 50 --time 8m --distribution personal --content sampled",
+                 --read-rate 50 --write-rate 25 --time 8m --distribution personal --content sampled --seed 42",
+            ),
+            (
+                "-m -p -s100 -c8",
+                "",
+                "--target . --processes 4 --file-size 2048m --operation mixed --pattern nurand --peak --bytes 200m \
+                 --distribution personal --content sampled --seed 42",
+            ),
+            (
+                "-n300 -w -t1 -fc",
+                "[execution]\nnprocs=8\n",
+                "--target . --processes 8 --file-size 2048m --operation write --pattern nurand --rate 37.5 --time 1m \
+                 --distribution personal --content sampled --seed 42",
             ),
             (
                 "-p -w -t1 -b1024 -c1 -v9 -a0",
@@ -294,6 +348,18 @@ mod tests {
         assert!(named("./dist_archival").unwrap().contains("--distribution ./dist_archival "));
         let error = named("conf/dist_kernels").unwrap_err().to_string();
         assert!(error.contains("distfile=./dist_kernels"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_exists_wins_over_a_name() {
+        for (name, file) in [
+            ("conf/dist_highperf", "conf/dist_highperf"),
+            ("conf/dist_kernels", "conf/dist_kernels"),
+            ("personal", "./personal"),
+        ] {
+            let job = DedisbenchJob { distribution: Some(name.to_owned()), ..Default::default() };
+            assert_eq!(job.distribution(&around(&|path| path == name)).unwrap(), file);
+        }
     }
 
     #[test]

@@ -65,7 +65,8 @@ impl DistributionProblem {
     fn of(error: &DistributionError) -> Self {
         let message = error.to_string();
         match error {
-            DistributionError::Line { line, .. } => {
+            DistributionError::Line { line, .. }
+            | DistributionError::CompressibleLine { line, .. } => {
                 let prefix = format!("line {line}: ");
                 let message = message.strip_prefix(&prefix).unwrap_or(&message).to_owned();
                 Self { line: Some(*line), message }

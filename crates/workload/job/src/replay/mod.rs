@@ -117,7 +117,7 @@ pub fn resolve(
         planned,
         direct: job.direct,
         keep: job.keep,
-        seed: spec.seed,
+        seed: spec.assignment_seed,
     })
 }
 

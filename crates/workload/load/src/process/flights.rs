@@ -70,13 +70,13 @@ impl Flights {
         self.free.push(slot);
     }
 
-    /// Returns whether an operation in flight is on the same block, and at least one of the two
+    /// Returns whether an operation in flight is on the same place, and at least one of the two
     /// writes.
     #[inline]
     pub(super) fn overlaps(&self, operation: &ScheduledOperation) -> bool {
         self.in_flight > 0
             && self.flights.iter().flatten().any(|flight| {
-                flight.operation.block == operation.block
+                flight.operation.request == operation.request
                     && (flight.operation.kind == Kind::Write || operation.kind == Kind::Write)
             })
     }

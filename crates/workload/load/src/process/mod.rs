@@ -1,12 +1,12 @@
 //! One process of a run: takes operations in order, starts them when they are due, and measures
 //! them.
 //!
-//! The loop is the hot path. For each operation it draws a block, makes a content, submits the
+//! The loop is the hot path. For each operation it draws a place, makes contents, submits the
 //! request and records a latency. It reads the clock twice, after generating and after the
 //! completion. It allocates nothing, takes no lock, and makes no system call besides those of the
 //! queue.
 //!
-//! Operations on the same block never overlap if one of them writes, so the content of a block
+//! Operations on the same place never overlap if one of them writes, so the content of a block
 //! follows from the order of operations alone.
 
 mod counts;
@@ -24,6 +24,7 @@ use crate::history::Expected;
 use crate::log::LogSender;
 use crate::measure::Recorder;
 use crate::operations::{Kind, Operations};
+use crate::populate::fill;
 use crate::result::OperationFailure;
 use flights::Flight;
 use gemelo_target::{Completion, IoFailure, Queue, TargetOperation, TargetRequest, Wait};
@@ -43,6 +44,14 @@ pub(crate) struct Online<'a> {
     pub(crate) checker: Checker<'a>,
     /// The expected content of each block.
     pub(crate) table: Vec<u64>,
+}
+
+impl Online<'_> {
+    /// Returns the expected contents of the blocks of an operation.
+    fn expected(&mut self, request: u64, request_blocks: u64) -> &mut [u64] {
+        let first = (request * request_blocks) as usize;
+        self.table.get_mut(first..first + request_blocks as usize).unwrap_or_default()
+    }
 }
 
 /// One process of a run.
@@ -179,23 +188,21 @@ impl Process<'_> {
     #[inline]
     fn prepare(&mut self, slot: usize) -> PreparedOperation {
         let operation = self.operations.next_operation();
-        let mut content = 0;
+        let mut sequence = 0;
         if operation.kind == Kind::Write {
-            let contents = self.common.contents;
-            let sequence = self.first_sequence + self.state.counts.writes();
-            let assigned = contents.assignment.content(self.number, sequence);
-            contents.generator.fill(assigned, self.queue.buffer(slot));
-            content = assigned.to_bits();
+            let request_blocks = self.common.job.spec().request_blocks;
+            sequence = self.first_sequence + self.state.counts.writes() * request_blocks;
+            fill(self.common.contents, self.number, sequence, self.queue.buffer(slot));
             let generating_ns = self.look_at_clock();
             self.recorder.add_generating(generating_ns);
         }
-        PreparedOperation { operation, slot, content }
+        PreparedOperation { operation, slot, sequence }
     }
 
     #[inline]
     fn start(&mut self, prepared: PreparedOperation) {
-        let PreparedOperation { operation, slot, content } = prepared;
-        let block_bytes = self.common.job.spec().block_bytes;
+        let PreparedOperation { operation, slot, sequence } = prepared;
+        let spec = self.common.job.spec();
         let verb = match operation.kind {
             Kind::Read => TargetOperation::Read,
             Kind::Write => TargetOperation::Write,
@@ -203,16 +210,19 @@ impl Process<'_> {
         let number = self.state.counts.start(operation.kind);
         if operation.kind == Kind::Write
             && let Some(online) = &mut self.online
-            && let Some(entry) = online.table.get_mut(operation.block as usize)
         {
-            *entry = content;
+            let expected = online.expected(operation.request, spec.request_blocks);
+            for (sequence, entry) in (sequence..).zip(expected) {
+                *entry = self.common.contents.assignment.content(self.number, sequence).to_bits();
+            }
         }
         let started_ns = self.state.times.now_ns();
         let flight = Flight { operation, number, started_ns, sync_started_ns: None };
         self.state.flights.start(slot, flight);
-        let offset = operation.block * block_bytes as u64;
+        let bytes = spec.request_bytes();
+        let offset = operation.request * bytes as u64;
         if let Err(failure) =
-            self.queue.submit(slot, TargetRequest { operation: verb, offset, bytes: block_bytes })
+            self.queue.submit(slot, TargetRequest { operation: verb, offset, bytes })
         {
             self.fail_engine(&failure);
         }
@@ -269,7 +279,7 @@ impl Process<'_> {
         } else {
             self.measure(&flight, ended_ns);
             if flight.operation.kind == Kind::Read && self.online.is_some() {
-                self.check(slot, flight.operation.block);
+                self.check(slot, flight.operation.request);
             }
         }
         self.state.flights.end(slot);
@@ -309,18 +319,23 @@ impl Process<'_> {
         );
         self.state.counts.complete(waited_ns + service_ns);
         if let Some(log) = &mut self.log {
-            log.record(operation.kind, operation.block, started_ns, service_ns, waited_ns);
+            log.record(operation.kind, operation.request, started_ns, service_ns, waited_ns);
         }
     }
 
-    fn check(&mut self, slot: usize, block: u64) {
+    fn check(&mut self, slot: usize, request: u64) {
         let began_ns = self.now_ns();
+        let spec = self.common.job.spec();
         if let Some(Online { checker, table }) = &mut self.online {
-            let expected = table
-                .get(block as usize)
-                .map_or(Expected::Unknown, |bits| Expected::from_bits(*bits));
             // The queue has released the buffer, although the slot still counts as in flight.
-            checker.check(block, expected, self.queue.buffer(slot));
+            let bytes = &self.queue.buffer(slot)[..spec.request_bytes()];
+            let first = request * spec.request_blocks;
+            for (block, bytes) in (first..).zip(bytes.chunks(spec.block_bytes)) {
+                let expected = table
+                    .get(block as usize)
+                    .map_or(Expected::Unknown, |bits| Expected::from_bits(*bits));
+                checker.check(block, expected, bytes);
+            }
         }
         self.look_at_clock();
         self.recorder.add_checking(self.state.times.now_ns().saturating_sub(began_ns));

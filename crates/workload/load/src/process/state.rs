@@ -38,7 +38,8 @@ pub(crate) enum Cause {
 pub(super) struct PreparedOperation {
     pub(super) operation: ScheduledOperation,
     pub(super) slot: usize,
-    pub(super) content: u64,
+    /// Number of the content of the first block of a write.
+    pub(super) sequence: u64,
 }
 
 /// The mutable state of a running process.

@@ -173,14 +173,17 @@ fn a_file_that_is_cut_short_under_a_run_is_named() {
 #[test]
 fn jobs_that_make_no_sense_are_refused() {
     let refused = |spec: JobSpec| Job::new(spec).unwrap_err().to_string();
-    let cases: [(JobSpec, &str); 13] = [
+    let cases: [(JobSpec, &str); 16] = [
         (JobSpec { block_bytes: 8, ..mixed() }, "the block size is 8"),
         (JobSpec { file_bytes: 5000, ..mixed() }, "the file size is 5000"),
         (JobSpec { file_bytes: 0, ..mixed() }, "the file size is 0"),
         (JobSpec { processes: 0, ..mixed() }, "the number of processes is 0"),
         (JobSpec { queue_depth: 0, ..mixed() }, "the queue depth is 0"),
         (JobSpec { queue_depth: 2, ..mixed() }, "psync does one operation"),
-        (JobSpec { process_bytes: Some(1), ..mixed() }, "at least a block"),
+        (JobSpec { process_bytes: Some(1), ..mixed() }, "at least an operation"),
+        (JobSpec { request_blocks: 0, ..mixed() }, "the request size is 0"),
+        (JobSpec { request_blocks: 1 << 40, ..mixed() }, "from one block to 16 MiB"),
+        (JobSpec { request_blocks: 7, ..mixed() }, "and of the request size"),
         (JobSpec { process_bytes: None, ..mixed() }, "never end"),
         (JobSpec { write_share: f64::NAN, ..mixed() }, "the write share"),
         (JobSpec { pace: Pace::Rate { ops_per_s: 0.0 }, ..mixed() }, "the rate is 0"),

@@ -105,7 +105,7 @@ pub(super) fn run(
 fn provenance(inputs: &[JobInput], context: &Context) -> Provenance {
     Provenance {
         target: inputs.first().map(|input| input.target.to_string()),
-        seed: inputs.first().map(|input| input.content.seed),
+        seed: inputs.first().map(|input| input.job.seed),
         ..Provenance::of_this_process(context.started_at)
     }
 }
@@ -121,8 +121,10 @@ fn one(
 ) -> crate::Result<BenchFile> {
     let mut jobs = jobs.to_vec();
     for job in &mut jobs {
-        let seed = job.content.seed.unwrap_or(gemelo_job::contents::USUAL_SEED);
-        job.content.seed = Some(seed.wrapping_add(u64::from(round)));
+        for seed in [&mut job.content.seed, &mut job.content.content_seed] {
+            let first = seed.unwrap_or(gemelo_job::contents::USUAL_SEED);
+            *seed = Some(first.wrapping_add(u64::from(round)));
+        }
         if round > 0 {
             job.load.force = Some(true);
         }

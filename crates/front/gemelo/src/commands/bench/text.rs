@@ -99,7 +99,7 @@ fn load(input: &JobInput) -> String {
     format!(
         "{} {operation} of {}, {processes} on {} each, {} queue depth {}, {pace}, contents {}",
         job.pattern,
-        format_size(job.block_bytes as u64),
+        format_size(job.request_bytes() as u64),
         format_size(job.file_bytes),
         job.engine,
         job.queue_depth,

@@ -10,7 +10,7 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_format::MAX_NAME_BYTES;
+use gemelo_format::{DedupMode, MAX_NAME_BYTES};
 use gemelo_place::VolumePath;
 use gemelo_serve::{
     PoolAccess, PoolRequest, Purpose, Source, StatReport, Transferred, connected, import,
@@ -45,11 +45,16 @@ pub(crate) struct Arguments {
     /// Size of the volume [default: the length of the input, rounded up to whole blocks]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
-    /// Mode of deduplication of the new volume
-    #[arg(long, value_name = "MODE", default_value = "inline")]
-    dedup: Mode,
+    /// Mode of deduplication while the volume is filled [default: inline for a new volume, its own
+    /// for an existing one]
+    #[arg(long, value_name = "MODE")]
+    dedup: Option<Mode>,
+    /// Mode of the volume after the import: with --dedup inline, an off-line volume shares while it
+    /// is filled [default: --dedup for a new volume, its own for an existing one]
+    #[arg(long, value_name = "MODE")]
+    dedup_after: Option<Mode>,
     /// Replace the content of an existing volume, also while clients are connected; the volume
-    /// keeps its size and mode
+    /// keeps its size
     #[arg(long)]
     force: bool,
 }
@@ -122,11 +127,11 @@ impl Arguments {
         context: &Context,
     ) -> crate::Result<Transferred> {
         let report = pools::stat_of(access, context)?;
-        if !self.is_new(&report, length)? {
+        if let Some(own) = self.existing_mode(&report, length)? {
             if let Some(clients) = clients_of(&report, &self.volume.name).and_then(connected) {
                 context.monitor.warn(&format!("{}: replaced under {clients}", self.volume));
             }
-            return self.replace(access, source, context);
+            return self.replace_in_mode(own, access, source, context);
         }
         let name = self.unfinished_name()?;
         self.clear_leftover(&name, &report, access, context)?;
@@ -134,7 +139,7 @@ impl Arguments {
         let whole = |bytes: u64| bytes.div_ceil(block_bytes).max(1) * block_bytes;
         let wanted = self.size.map(|size| size.0).or(length.map(whole));
         let size_bytes = wanted.unwrap_or(STREAM_BYTES);
-        let mode = self.dedup.into();
+        let mode = self.dedup.map_or(DedupMode::Inline, DedupMode::from);
         pools::ask(
             access,
             &PoolRequest::CreateVolume { name: name.clone(), size_bytes, mode, is_imported: true },
@@ -147,6 +152,7 @@ impl Arguments {
                     PoolRequest::ResizeVolume { name: name.clone(), size_bytes, force: true };
                 pools::ask(access, &request, context)?;
             }
+            set_mode((&name, mode), self.dedup_after.map_or(mode, Into::into), access, context)?;
             let new_name = self.volume.name.clone();
             pools::ask(
                 access,
@@ -208,9 +214,13 @@ impl Arguments {
         Ok(())
     }
 
-    /// Returns whether the volume has to be created. Refuses options that do not fit an existing
+    /// Returns the mode of the volume if it exists. Refuses options that do not fit an existing
     /// volume, and an input that is too long.
-    fn is_new(&self, report: &StatReport, length: Option<u64>) -> crate::Result<bool> {
+    fn existing_mode(
+        &self,
+        report: &StatReport,
+        length: Option<u64>,
+    ) -> crate::Result<Option<DedupMode>> {
         let volume = &self.volume;
         let there = report.volumes.iter().find(|one| one.summary.record.name == volume.name);
         if there.is_some() && !self.force {
@@ -232,8 +242,26 @@ impl Arguments {
                 "{} has {length} bytes, more than the {size} of the volume",
                 self.input.shown()
             )),
-            _ => Ok(there.is_none()),
+            _ => Ok(there.map(|one| one.summary.record.mode)),
         }
+    }
+
+    /// Replaces the content of a volume of this mode, which it keeps unless the options say
+    /// otherwise.
+    fn replace_in_mode(
+        &self,
+        own: DedupMode,
+        access: &PoolAccess,
+        source: Source,
+        context: &Context,
+    ) -> crate::Result<Transferred> {
+        let name = &self.volume.name;
+        let filling = self.dedup.map_or(own, Into::into);
+        set_mode((name, own), filling, access, context)?;
+        let replaced = self.replace(access, source, context);
+        let after = self.dedup_after.map_or(own, Into::into);
+        let restored = set_mode((name, filling), after, access, context);
+        replaced.and_then(|transferred| restored.map(|()| transferred))
     }
 
     /// Clears an existing volume and fills it. Until the import is complete, the volume holds a
@@ -273,4 +301,17 @@ impl Arguments {
         import(source, &devices, &*context.monitor, &context.stop)
             .with_context(|| format!("{} to {}", self.input.shown(), self.volume))
     }
+}
+
+/// Gives a volume a mode, unless it has it.
+fn set_mode(
+    (name, own): (&str, DedupMode),
+    mode: DedupMode,
+    access: &PoolAccess,
+    context: &Context,
+) -> crate::Result<()> {
+    if mode != own {
+        pools::ask(access, &PoolRequest::SetMode { name: name.to_owned(), mode }, context)?;
+    }
+    Ok(())
 }

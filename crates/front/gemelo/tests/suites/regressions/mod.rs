@@ -10,6 +10,7 @@ mod filebench;
 mod killed;
 mod loss;
 mod memory;
+mod papers;
 mod serving;
 mod stops;
 mod traces;
