@@ -116,3 +116,29 @@ pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
     bytes.truncate(length);
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[ignore = "the test below runs it, and it fails where all tools must be there"]
+    fn a_tool_that_nobody_has_is_missing() {
+        assert!(!has_tool("no-such-tool-as-this"));
+    }
+
+    #[test]
+    fn a_missing_tool_is_a_failure_only_where_all_must_be_there() {
+        let ends_well = |is_required: bool| {
+            let mut test = Command::new(std::env::current_exe().unwrap());
+            test.args(["--exact", "tests::a_tool_that_nobody_has_is_missing", "--include-ignored"]);
+            test.env_remove("GEMELO_REQUIRE_TOOLS");
+            if is_required {
+                test.env("GEMELO_REQUIRE_TOOLS", "1");
+            }
+            test.output().unwrap().status.success()
+        };
+        assert!(ends_well(false));
+        assert!(!ends_well(true));
+    }
+}
