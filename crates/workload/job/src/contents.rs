@@ -9,8 +9,8 @@ use thiserror::Error;
 
 /// Distribution of a job without the option `--distribution`.
 const USUAL_DISTRIBUTION: &str = "personal";
-/// Seed of a job without the option `--seed`, and of contents without `--content-seed`. It is fixed,
-/// so that duplicates are the same on every host.
+/// Seed of a job without the option `--seed`, and of contents without `--content-seed`. It is
+/// fixed, so that duplicates are the same on every host.
 pub const USUAL_SEED: u64 = 1;
 
 /// Returns the name of the distribution that the options select.

@@ -1,5 +1,6 @@
 //! Jobs: descriptions of load, validated before the target is touched.
 
+use crate::host_part::HostPart;
 use gemelo_base::Classified;
 use gemelo_content::{ContentId, ContentSpec, Processes};
 use gemelo_pattern::Pattern;
@@ -168,15 +169,6 @@ pub struct JobSpec {
     /// The part of one of these hosts. `None` if the processes are those of all hosts together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<HostPart>,
-}
-
-/// The part of a job that one of several hosts runs. Each host runs the same number of processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct HostPart {
-    /// Number of the host, counted from 0.
-    pub index: u32,
-    /// `true` if all hosts run on one target, and `false` if each has a target of its own.
-    pub shares_target: bool,
 }
 
 const fn one() -> u32 {

@@ -1,14 +1,14 @@
 //! The log of every operation of a run: a compact binary file, written by its own thread.
 //!
-//! All numbers are little-endian. A header of 32 bytes holds the magic `gemelog1`, the size of
-//! an operation in bytes (u32), the number of processes (u32) and 16 zero bytes. Chunks follow. A chunk holds
-//! the number of its records (u32), the process that made them (u32), the xxh3-64 of the records
-//! (u64), and the records of 24 bytes each:
+//! All numbers are little-endian. A header of 32 bytes holds the magic `gemelog1`, the size of an
+//! operation in bytes (u32), the number of processes (u32) and 16 zero bytes. Chunks follow. A
+//! chunk holds the number of its records (u32), the process that made them (u32), the xxh3-64 of
+//! the records (u64), and the records of 24 bytes each:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0-7 | start of the operation, nanoseconds since the run began (u64) |
-//! | 8-15 | place from the start of the process's place, in operations (u63); the top bit is 1 for a write |
+//! | 8-15 | number of the place, in units of an operation (u63); the top bit is 1 for a write |
 //! | 16-19 | service time in nanoseconds, at most 2^32 - 1 (u32) |
 //! | 20-23 | delay of the start after the due time, in nanoseconds; 0 in a closed loop (u32) |
 //!
