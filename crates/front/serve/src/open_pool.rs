@@ -26,6 +26,9 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Most differences that a check names.
 const MAX_DIFFERENCES: usize = 1000;
 
+/// Ranges that differ, about as many as one reply has.
+const MAX_RANGES: usize = 100_000;
+
 /// A pool that this process has open.
 pub(crate) struct OpenPool {
     placed: Arc<PlacedPool>,
@@ -67,7 +70,7 @@ impl OpenPool {
         Ok(Self { is_only_looked_at, ..opened })
     }
 
-    fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &Pool {
         self.placed.pool()
     }
 
@@ -124,6 +127,14 @@ impl OpenPool {
         })
     }
 
+    /// Fails if another process may have taken the member by now.
+    pub(crate) fn check_lease(&self) -> Result<(), RequestFailure> {
+        match self.placed.lease_state().map(|lease_state| lease_state.check()) {
+            Some(Err(why)) => Err(RequestFailure::of_error(&MemberError::from(why))),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether this process has the tenure of a member, so that no other one serves it.
     pub(crate) fn is_leased(&self) -> bool {
         self.placed.lease_state().is_some()
@@ -137,10 +148,8 @@ impl OpenPool {
         stop: &StopFlag,
     ) -> Result<Reply, RequestFailure> {
         let reply = self.perform_here(request, monitor, stop);
-        match self.placed.lease_state().map(|lease_state| lease_state.check()) {
-            Some(Err(why)) => Err(RequestFailure::of_error(&MemberError::from(why))),
-            _ => reply,
-        }
+        self.check_lease()?;
+        reply
     }
 
     fn perform_here(
@@ -175,6 +184,14 @@ impl OpenPool {
             }
             PoolRequest::CopyVolume { name, new_name, read_only: false } => {
                 pool.clone_volume(name, new_name)?;
+            }
+            PoolRequest::DifferingRanges { name, since, from_bytes } => {
+                let ranges =
+                    pool.differing_ranges(name, since, *from_bytes..u64::MAX, (MAX_RANGES, stop))?;
+                return Ok(Reply::DifferingRanges(ranges));
+            }
+            PoolRequest::Send { .. } | PoolRequest::Receive { .. } => {
+                return Err(RequestFailure::refused("a stream needs a connection of its own"));
             }
             PoolRequest::SetMode { name, mode } => pool.set_mode(name, *mode)?,
             PoolRequest::SetCompression { name, compression } => {

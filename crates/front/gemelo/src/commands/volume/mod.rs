@@ -4,10 +4,12 @@ mod birth;
 mod change;
 mod copy;
 mod create;
+mod diff;
 mod export;
 mod import;
 mod ls;
 mod mode;
+mod send;
 mod stat;
 
 use crate::context::Context;
@@ -16,7 +18,8 @@ use crate::kind::Described;
 use clap::{Args, Subcommand};
 
 /// The kinds of results of these commands.
-pub(crate) const KINDS: [Described; 3] = [stat::DESCRIBED, ls::DESCRIBED, export::DESCRIBED];
+pub(crate) const KINDS: [Described; 4] =
+    [stat::DESCRIBED, ls::DESCRIBED, export::DESCRIBED, diff::DESCRIBED];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -64,6 +67,19 @@ enum Action {
     /// Zeros become holes of the file. If clients write to the volume meanwhile, create a snapshot
     /// first and export that, because an export does not read all blocks at the same moment.
     Export(export::Arguments),
+    /// List the ranges of bytes in which two snapshots of a pool differ
+    ///
+    /// Takes the time of what differs, however large the snapshots are.
+    Diff(diff::Arguments),
+    /// Write a snapshot to standard output as a stream for another pool
+    ///
+    /// The stream has each content once, and compressed ones as they are stored.
+    Send(send::Send),
+    /// Make a snapshot of the stream that standard input has
+    ///
+    /// The snapshot appears when it is whole and durable. If anything fails before, the pool stays
+    /// as it was.
+    Receive(send::Receive),
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -79,5 +95,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Set(arguments) => change::set(arguments, context),
         Action::Import(arguments) => import::run(arguments, context),
         Action::Export(arguments) => export::run(arguments, context),
+        Action::Diff(arguments) => diff::run(arguments, context),
+        Action::Send(arguments) => send::send(arguments, context),
+        Action::Receive(arguments) => send::receive(arguments, context),
     }
 }
