@@ -29,6 +29,7 @@ mod settings;
 mod space;
 mod systemd;
 mod transfer;
+mod volume_since;
 mod watch;
 
 pub use access::{PoolAccess, Purpose};

@@ -8,12 +8,13 @@ use super::catalogue::Catalogue;
 use super::data::DataPath;
 use super::read::wanted_at;
 use super::volumes::check_there;
-use super::{VolumeShared, Wanted};
+use super::{Range as ByteRange, VolumeShared, Wanted};
 use crate::engine::checked::Reader;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
 use gemelo_base::StopFlag;
+use gemelo_device::ChangedExtent;
 use gemelo_format::{Lbn, MapEntry, Pbn, Superblock};
 use gemelo_metadata::{Differences, DifferingEntry, HeldPages};
 use gemelo_store::Compressed;
@@ -157,6 +158,42 @@ impl Comparer {
         })
     }
 
+    /// The extents of a range, by what differs from another volume.
+    pub(crate) fn extents(
+        &self,
+        (name, volume): (&str, &VolumeShared),
+        since: (&str, &VolumeShared),
+        range: ByteRange,
+        most: usize,
+    ) -> Result<Vec<ChangedExtent>> {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let blocks = range.blocks(block_bytes);
+        let (mut next, mut extents) = (blocks.start, Vec::new());
+        while next < blocks.end {
+            let lbns = Lbn(next)..Lbn(blocks.end);
+            let found = self.compare((name, volume), Some(since), lbns)?;
+            // A volume that was cut meanwhile has nothing beyond its end.
+            let end = if found.end.0 > next { found.end.0 } else { blocks.end };
+            for entry in &found.entries {
+                let (is_changed, is_zero) = (true, entry.own == MapEntry::Unmapped);
+                let same = range.part(next..entry.lbn.0, block_bytes);
+                let own = range.part(entry.lbn.0..entry.lbn.0 + 1, block_bytes);
+                if !add_extent(&mut extents, (same, false, false), most)
+                    || !add_extent(&mut extents, (own, is_changed, is_zero), most)
+                {
+                    return Ok(extents);
+                }
+                next = entry.lbn.0 + 1;
+            }
+            let same = range.part(next..end, block_bytes);
+            if !add_extent(&mut extents, (same, false, false), most) {
+                return Ok(extents);
+            }
+            next = end;
+        }
+        Ok(extents)
+    }
+
     /// Reads the contents of LBNs, in their order; [`None`] for one without a content.
     pub(crate) fn contents(
         &self,
@@ -243,6 +280,26 @@ impl Comparer {
 
 /// A content and its compressed form.
 type ReadContent = (Vec<u8>, Option<(u8, Vec<u8>)>);
+
+/// Adds a stretch to the extents; `false` if it would be one too many.
+fn add_extent(
+    extents: &mut Vec<ChangedExtent>,
+    (length, is_changed, is_zero): (u64, bool, bool),
+    most: usize,
+) -> bool {
+    let is_same =
+        |last: &&mut ChangedExtent| last.is_changed == is_changed && last.is_zero == is_zero;
+    if length == 0 {
+        return true;
+    }
+    if let Some(last) = extents.last_mut().filter(is_same) {
+        last.length += length;
+        return true;
+    }
+    let has_room = extents.len() < most;
+    extents.extend(has_room.then_some(ChangedExtent { length, is_changed, is_zero }));
+    has_room
+}
 
 /// Adds an LBN to the ranges.
 fn add_range(ranges: &mut Vec<DifferingRange>, entry: DifferingEntry, block_bytes: u64) {

@@ -2,10 +2,12 @@
 //! them.
 
 use super::Pool;
+use crate::engine;
 use crate::engine::{DifferingRanges, Engine, Receipt, SentContent, VolumeShared, identity_of};
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::StopFlag;
+use gemelo_device::{ChangedExtent, DeviceError};
 use gemelo_format::{Lbn, SnapshotId, VolumeRecord};
 use gemelo_metadata::Differences;
 use std::ops::Range;
@@ -113,7 +115,54 @@ impl Drop for Incoming {
     }
 }
 
+/// What differs between a volume and a snapshot, which stay the same when they are renamed.
+#[derive(Clone)]
+pub struct Changes {
+    engine: Arc<Engine>,
+    volume: (String, Arc<VolumeShared>),
+    since: (String, Arc<VolumeShared>),
+}
+
+impl Changes {
+    /// Describes a range of the volume by at most `most` extents, in order. The list may end before
+    /// the range does.
+    ///
+    /// # Errors
+    /// Fails if the range is outside of the volume, if metadata cannot be read, or if one of both
+    /// was removed.
+    pub fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> std::result::Result<Vec<ChangedExtent>, DeviceError> {
+        let (name, volume) = &self.volume;
+        let size_bytes = volume.size_bytes();
+        if offset.checked_add(length).is_none_or(|end| end > size_bytes) {
+            return Err(DeviceError::OutOfRange { offset, length, size_bytes });
+        }
+        let since = (&*self.since.0, &*self.since.1);
+        let range = engine::Range { offset, length };
+        let extents = self.engine.comparer.extents((name, volume), since, range, most);
+        extents.map_err(|error| error.for_device(u64::from(self.engine.superblock.block_bytes)))
+    }
+}
+
 impl Pool {
+    /// Returns what differs between a volume and a snapshot.
+    ///
+    /// # Errors
+    /// Fails if the pool lacks one of both, or if the second is no snapshot.
+    pub fn changes(&self, name: &str, since: &str) -> Result<Changes> {
+        let volume = (name.to_owned(), self.engine.catalogue.find(name)?);
+        let (snapshot, ..) = self.snapshot(since)?;
+        Ok(Changes {
+            engine: Arc::clone(&self.engine),
+            volume,
+            since: (since.to_owned(), snapshot),
+        })
+    }
+
     /// Compares a volume with another one, `since`, in a range of bytes: at least `most` ranges that
     /// differ, if there are as many.
     ///
