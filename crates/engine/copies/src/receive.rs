@@ -92,7 +92,7 @@ pub fn receive(
     let mut filler =
         Filler { volume: incoming.volume(), block_bytes: head.block_bytes, contents: Vec::new() };
     let mut passed = 0;
-    while let Some(records) = stream.next()? {
+    while let Some(records) = stream.next_frame()? {
         filler.fill(&records)?;
         if stop.is_raised() {
             return Err(ReceiveError::Interrupted);

@@ -23,7 +23,7 @@ pub(crate) fn stream(bytes: &[u8]) {
 fn read(mut bytes: &[u8]) {
     let Ok((head, mut stream)) = StreamReader::begin(&mut bytes) else { return };
     let mut next = 0;
-    while let Ok(Some(records)) = stream.next() {
+    while let Ok(Some(records)) = stream.next_frame() {
         for record in records {
             let (first, count) = match record {
                 Record::Zeros { first, count } => (first, count),

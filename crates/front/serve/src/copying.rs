@@ -2,7 +2,7 @@
 
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
-use crate::request::CopiedReport;
+use crate::request::{CopiedReport, Reply};
 use gemelo_base::{Classified, Monitor, StopFlag};
 use gemelo_copies::stream::Sums;
 use gemelo_copies::{ReceiveOptions, receive, send};
@@ -10,7 +10,23 @@ use gemelo_format::DedupMode;
 use gemelo_volume::Outgoing;
 use std::io::{Read, Write};
 
+/// Ranges that differ, about as many as one reply has.
+const MAX_RANGES: usize = 100_000;
+
 impl OpenPool {
+    /// Compares a volume with another one, from a byte on.
+    pub(crate) fn differing_ranges(
+        &self,
+        name: &str,
+        since: &str,
+        from_bytes: u64,
+        stop: &StopFlag,
+    ) -> Result<Reply, RequestFailure> {
+        let bytes = from_bytes..u64::MAX;
+        let ranges = self.pool().differing_ranges(name, since, bytes, (MAX_RANGES, stop))?;
+        Ok(Reply::DifferingRanges(ranges))
+    }
+
     /// Begins to send a snapshot.
     pub(crate) fn outgoing(
         &self,

@@ -26,9 +26,6 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Most differences that a check names.
 const MAX_DIFFERENCES: usize = 1000;
 
-/// Ranges that differ, about as many as one reply has.
-const MAX_RANGES: usize = 100_000;
-
 /// A pool that this process has open.
 pub(crate) struct OpenPool {
     placed: Arc<PlacedPool>,
@@ -186,12 +183,7 @@ impl OpenPool {
                 pool.clone_volume(name, new_name)?;
             }
             PoolRequest::DifferingRanges { name, since, from_bytes } => {
-                let ranges =
-                    pool.differing_ranges(name, since, *from_bytes..u64::MAX, (MAX_RANGES, stop))?;
-                return Ok(Reply::DifferingRanges(ranges));
-            }
-            PoolRequest::Send { .. } | PoolRequest::Receive { .. } => {
-                return Err(RequestFailure::refused("a stream needs a connection of its own"));
+                return self.differing_ranges(name, since, *from_bytes, stop);
             }
             PoolRequest::SetMode { name, mode } => pool.set_mode(name, *mode)?,
             PoolRequest::SetCompression { name, compression } => {
@@ -223,14 +215,10 @@ impl OpenPool {
                 return Ok(Reply::Scrubbed(self.scrub(options, monitor, stop)?));
             }
             PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
-            PoolRequest::HandOver => {
-                return Err(RequestFailure::refused(
-                    "no process of this host serves the member, so there is nothing to hand over",
-                ));
-            }
-            PoolRequest::Attach => {
-                return Err(RequestFailure::refused("only a served pool can be attached to"));
-            }
+            PoolRequest::Send { .. }
+            | PoolRequest::Receive { .. }
+            | PoolRequest::HandOver
+            | PoolRequest::Attach => return Err(refusal(request)),
         }
         Ok(Reply::Done)
     }
@@ -408,6 +396,17 @@ impl OpenPool {
     pub(crate) fn thresholds(&self) -> &Thresholds {
         &self.thresholds
     }
+}
+
+/// The refusal of a request that only the control socket of a server performs.
+fn refusal(request: &PoolRequest) -> RequestFailure {
+    RequestFailure::refused(match request {
+        PoolRequest::HandOver => {
+            "no process of this host serves the member, so there is nothing to hand over"
+        }
+        PoolRequest::Attach => "only a served pool can be attached to",
+        _ => "a stream needs a connection of its own",
+    })
 }
 
 /// Returns the number of connected clients in words, and [`None`] if there are none.

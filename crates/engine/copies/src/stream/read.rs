@@ -69,7 +69,7 @@ impl<'r> StreamReader<'r> {
     ///
     /// # Errors
     /// Fails if the input fails, or is not what was sent.
-    pub fn next(&mut self) -> Result<Option<Vec<Record<'_>>>, StreamError> {
+    pub fn next_frame(&mut self) -> Result<Option<Vec<Record<'_>>>, StreamError> {
         self.part_from = self.running.bytes;
         let before = self.running.hash();
         self.fill(FRAME_HEAD_BYTES)?;

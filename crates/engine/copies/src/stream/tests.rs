@@ -52,7 +52,7 @@ fn written(head: &Head, frames: &[Vec<Record<'_>>]) -> Vec<u8> {
 fn read(mut bytes: &[u8]) -> Result<(Head, Vec<String>), StreamError> {
     let (head, mut stream) = StreamReader::begin(&mut bytes)?;
     let mut all = Vec::new();
-    while let Some(records) = stream.next()? {
+    while let Some(records) = stream.next_frame()? {
         all.extend(records.iter().map(|record| format!("{record:?}")));
     }
     Ok((head, all))
@@ -133,6 +133,26 @@ fn end_bytes(stream: &[u8]) -> usize {
     let length = FRAME_HEAD_BYTES + 3 + HASH_BYTES + CHECK_BYTES;
     assert_eq!(stream[stream.len() - length], END);
     length
+}
+
+#[test]
+fn an_end_with_the_sums_or_the_hash_of_another_stream_is_refused() {
+    let (_, bytes) = sample();
+    let start = bytes.len() - end_bytes(&bytes);
+    let end = &bytes[start..bytes.len() - CHECK_BYTES];
+    let with = |at: usize, by: u8| {
+        let mut end = end.to_vec();
+        end[at] = end[at].wrapping_add(by);
+        let mut running = Running::default();
+        running.add(&bytes[..start]);
+        running.add(&end);
+        read(&[&bytes[..start], &end, &running.check()].concat())
+    };
+    assert!(with(FRAME_HEAD_BYTES, 0).is_ok());
+    for at in FRAME_HEAD_BYTES..end.len() {
+        let error = with(at, 1).unwrap_err().to_string();
+        assert!(error.ends_with("the sums at its end are of another stream"), "{at}: {error}");
+    }
 }
 
 #[test]

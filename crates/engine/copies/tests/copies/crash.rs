@@ -1,5 +1,5 @@
-//! Power cuts and full disks at every write of the receiver: the pool has the snapshot as a whole or
-//! is as it was, and what was given up takes no space.
+//! Power cuts and full disks at every write of the receiver: the pool has the snapshot as a whole,
+//! or is as it was, and what was given up takes no space.
 
 use super::common::repeat::Repeat;
 use super::common::simulated::{Fault, Simulation};

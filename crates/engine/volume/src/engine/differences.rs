@@ -38,6 +38,14 @@ pub enum DifferenceKind {
     Zero,
 }
 
+impl DifferenceKind {
+    /// Returns whether the range holds data now.
+    #[must_use]
+    pub const fn is_data(self) -> bool {
+        matches!(self, Self::New | Self::Changed)
+    }
+}
+
 /// A range that differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct DifferingRange {

@@ -1,9 +1,8 @@
 //! Making a copy of a snapshot of another pool.
 //!
 //! The copy begins as an unfinished volume: empty, or a clone of the snapshot on which it builds.
-//! It is written as any volume is, but no client finds it. One change makes it a snapshot, after
-//! all that was written is durable. A crash before leaves it unfinished, and the next opening
-//! removes it.
+//! It is written as any volume is, but no client finds it. One change makes it a snapshot. A crash
+//! before leaves it unfinished, and the next opening removes it.
 
 use super::VolumeShared;
 use super::shared::VolumeSettings;
@@ -131,7 +130,8 @@ impl Volumes {
         VolumeShared::new(place, settings, self.tuning.finder_policy(), &self.health)
     }
 
-    /// Makes an unfinished volume a snapshot. It is durable after the next flush.
+    /// Makes an unfinished volume a snapshot. It is durable after the next flush, and never before
+    /// what was written to it: commits become durable in their order.
     pub(crate) fn end_receiving(
         &self,
         name: &str,
@@ -139,7 +139,6 @@ impl Volumes {
         receipt: &Receipt,
     ) -> Result<()> {
         self.health.check_writable()?;
-        self.log.flush()?;
         let _alone = unfinished.resize();
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;

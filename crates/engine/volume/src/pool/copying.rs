@@ -78,7 +78,8 @@ impl Outgoing {
     }
 }
 
-/// A copy of a snapshot that is being made. If it is dropped before [`Self::finish`], it is removed.
+/// A copy of a snapshot that is being made. If it is dropped before [`Self::finish`], it is
+/// removed.
 pub struct Incoming {
     engine: Arc<Engine>,
     name: String,
@@ -163,8 +164,8 @@ impl Pool {
         })
     }
 
-    /// Compares a volume with another one, `since`, in a range of bytes: at least `most` ranges that
-    /// differ, if there are as many.
+    /// Compares a volume with another one, `since`, in a range of bytes: gives at least `most`
+    /// ranges that differ, if there are as many.
     ///
     /// # Errors
     /// Fails if the pool lacks one of the volumes, if metadata cannot be read, or if the work was

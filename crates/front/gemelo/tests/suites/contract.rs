@@ -106,6 +106,10 @@ const READERS: &[Reader] = &[
     reader(&["volume", "clone", "INPUT/a", "b"]),
     reader(&["volume", "set", "INPUT/a", "--dedup", "off"]),
     reader(&["volume", "export", "INPUT/a", "OUTPUT"]),
+    reader(&["volume", "diff", "INPUT/a", "INPUT/b", "--json", "OUTPUT"]),
+    reader(&["volume", "send", "INPUT/a"]),
+    reader(&["volume", "receive", "INPUT/a"]),
+    reader(&["volume", "copy", "INPUT/a", "OUTPUT/a"]),
     // Any data can be imported.
     Reader { refuses_garbage: false, ..reader(&["volume", "import", "INPUT", "OUTPUT/a"]) },
     reader(&["serve", "INPUT", "--listen", "unix:OUTPUT"]),

@@ -224,6 +224,43 @@ fn nbdinfo_maps_what_differs_from_a_snapshot() {
     assert_eq!(server.stop(), (0, String::new()));
 }
 
+#[test]
+fn copies_go_to_pools_of_hosts_as_what_differs_from_what_they_have() {
+    for_each_pair(|from, to, images| {
+        // The program is run by a shell, as ssh does, and gets the words as that splits them.
+        let program = env!("CARGO_BIN_EXE_gemelo");
+        let copy = |name: &str, to: &str, more: &[&str]| {
+            let connect = ["--connect", "sh -c", "--program", program];
+            let connect: &[&str] = if to.starts_with("host:") { &connect } else { &[] };
+            [&["volume", "copy", &from.volume(name), to], connect, more].concat().join("\n")
+        };
+        let words = |words: String| words.lines().map(str::to_owned).collect::<Vec<_>>();
+        let run = |text: String| {
+            let words = words(text);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            done(&words)
+        };
+        let there = |name: &str| format!("host:{}", to.volume(name));
+        let said = run(copy("one", &there("one"), &[]));
+        assert!(said.contains("a copy of") && !said.contains("differs from"), "{said}");
+        let said = run(copy("two", &there("it's two"), &["--rate", "50m"]));
+        assert!(said.contains("sent as what differs from one: a stream of 2"), "{said}");
+        assert_holds(to, "one", &images[0]);
+        assert_holds(to, "it's two", &images[1]);
+        let again = words(copy("two", &there("again"), &[]));
+        let again: Vec<&str> = again.iter().map(String::as_str).collect();
+        let Ran { status, err, .. } = crate::common::gemelo(&again);
+        assert!(status == 1 && err.contains("host host: "), "{err}");
+        assert!(err.contains("is a copy of this snapshot already"), "{err}");
+        // A pool of this host, from which it goes back.
+        let third = TestPool::new(&[]);
+        run(copy("two", &third.volume("two"), &["--since", "none"]));
+        assert_holds(&third, "two", &images[1]);
+        let back = ["volume", "copy", &third.volume("two"), &third.volume("x")];
+        assert!(refused(&back).contains("is in the pool of the snapshot"));
+    });
+}
+
 /// A receiver that is killed leaves the pool as it was, or with the whole snapshot.
 #[test]
 fn a_receiver_that_is_killed_leaves_all_or_nothing() {

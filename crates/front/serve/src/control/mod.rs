@@ -3,8 +3,8 @@
 //! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian,
 //! and JSON of that length. The client sends a [`PoolRequest`](crate::PoolRequest). The server
 //! sends any number of progress messages and then the reply. After the reply to `attach`, a front
-//! end of the server speaks its own protocol on the connection. After the reply to `send` or `receive`,
-//! chunks of a stream come, and then another reply.
+//! end of the server speaks its own protocol on the connection. After the reply to `send` or
+//! `receive`, chunks of a stream come, and then another reply.
 
 mod chunks;
 mod client;

@@ -10,6 +10,7 @@ mod import;
 mod ls;
 mod mode;
 mod send;
+mod send_to;
 mod stat;
 
 use crate::context::Context;
@@ -75,6 +76,11 @@ enum Action {
     ///
     /// The stream has each content once, and compressed ones as they are stored.
     Send(send::Send),
+    /// Copy a snapshot to another pool, here or on another host
+    ///
+    /// Only what differs from a snapshot that both pools have is sent. The copy appears when it is
+    /// whole and durable.
+    Copy(send_to::Arguments),
     /// Make a snapshot of the stream that standard input has
     ///
     /// The snapshot appears when it is whole and durable. If anything fails before, the pool stays
@@ -97,6 +103,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Export(arguments) => export::run(arguments, context),
         Action::Diff(arguments) => diff::run(arguments, context),
         Action::Send(arguments) => send::send(arguments, context),
+        Action::Copy(arguments) => send_to::run(arguments, context),
         Action::Receive(arguments) => send::receive(arguments, context),
     }
 }
