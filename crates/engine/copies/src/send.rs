@@ -204,11 +204,9 @@ impl Sender<'_> {
 
     fn add_copy(&mut self, block: u64, earlier: u64) -> Result<(), SendError> {
         match &mut self.pending {
-            // A run of copies must not reach its own start.
+            // What came first is before all copies, so a run never reaches its own start.
             Pending::Copies { first, count, from }
-                if *first + *count == block
-                    && *from + *count == earlier
-                    && *from + *count < *first =>
+                if *first + *count == block && *from + *count == earlier =>
             {
                 *count += 1;
             }

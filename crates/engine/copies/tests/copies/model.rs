@@ -160,6 +160,10 @@ impl Side {
             assert_holds(&self.pool, name, &volume.ids);
         }
         assert_eq!(self.pool.prove(5).unwrap(), Vec::<String>::new());
+        let stored = |volume: &ModelVolume| volume.ids.iter().filter(|id| **id != 0).count();
+        let stored: usize = self.volumes.values().map(stored).sum();
+        let logical = self.pool.stat().unwrap().logical_blocks;
+        assert_eq!(logical, stored as u64, "what was given up is gone");
     }
 }
 
