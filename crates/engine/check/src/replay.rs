@@ -78,6 +78,10 @@ impl Walk {
                 self.volume(volume)?.record.compression = compression;
             }
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
+            Change::Receive { volume, name, identity, created_s, is_whole } => {
+                let record = &mut self.volume(volume)?.record;
+                record.receive(&name, identity, created_s, is_whole);
+            }
             Change::Suspect { pbn, is_suspect } => {
                 self.check_pbn(pbn)?;
                 self.identities.suspect(pbn.number(), is_suspect);

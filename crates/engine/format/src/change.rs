@@ -4,7 +4,7 @@
 use super::codec::{Reader, put_text, put_varint};
 use crate::packed::Compression;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
-use crate::volume::VolumeRecord;
+use crate::volume::{SnapshotId, VolumeRecord};
 
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +130,19 @@ pub enum Change {
         /// The number of LBNs.
         count: u64,
     },
+    /// Makes a volume a copy of a snapshot of another pool. It is unfinished, or a snapshot.
+    Receive {
+        /// The id of the volume.
+        volume: VolumeId,
+        /// The name that the volume gets.
+        name: String,
+        /// The snapshot of which it is a copy.
+        identity: SnapshotId,
+        /// Creation time in seconds since 1970, UTC; `None` if unknown.
+        created_s: Option<u64>,
+        /// `true` if it is a snapshot now; `false` while it is filled.
+        is_whole: bool,
+    },
     /// Carries the content of a block that the same commit stores or heals. The data store may lack
     /// it.
     JournalData {
@@ -168,6 +181,13 @@ impl Change {
             Self::Create(record) => {
                 out.push(4);
                 record.encode(out);
+            }
+            Self::Receive { volume, name, identity, created_s, is_whole } => {
+                put_head(out, 21, *volume);
+                put_text(out, name);
+                out.extend_from_slice(&identity.to_bytes());
+                put_varint(out, created_s.unwrap_or(0));
+                out.push(u8::from(*is_whole));
             }
             Self::Remove { volume } => put_head(out, 5, *volume),
             Self::Rename { volume, name } => {
@@ -312,6 +332,13 @@ impl Change {
             11 => Self::Hide { volume },
             15 => Self::Shrink { volume, size_bytes: reader.varint()? },
             20 => Self::SetCompression { volume, compression: compression_from(reader)? },
+            21 => Self::Receive {
+                volume,
+                name: reader.text()?.to_owned(),
+                identity: SnapshotId::decode(reader)?,
+                created_s: created_from(reader)?,
+                is_whole: reader.u8()? == 1,
+            },
             18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
             _ => return None,
         })

@@ -5,11 +5,14 @@ use crate::packed::Compression;
 use crate::types::{DedupMode, VolumeId};
 use gemelo_base::StatTable;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
+use std::str::FromStr;
 
 /// Bits of the flags byte.
 const READ_ONLY: u8 = 1;
 const HIDDEN: u8 = 2;
+const UNFINISHED: u8 = 4;
 
 /// The record of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, StatTable)]
@@ -35,6 +38,10 @@ pub struct VolumeRecord {
     #[serde(skip)]
     #[stat(skip)]
     pub is_hidden: bool,
+    /// `true` while the volume is being received. No client sees it, and an opening removes it.
+    #[serde(skip)]
+    #[stat(skip)]
+    pub is_unfinished: bool,
     /// Creation time and origin.
     #[stat(skip)]
     #[serde(flatten)]
@@ -66,6 +73,108 @@ pub enum Origin {
         /// The name that the other volume had then.
         name: String,
     },
+    /// It was received from another pool.
+    Received {
+        /// The snapshot of which it is a copy.
+        #[schemars(with = "String")]
+        identity: SnapshotId,
+    },
+}
+
+/// Tells a snapshot from all others, of this pool and of others. A copy keeps the identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SnapshotId {
+    /// The pool in which the snapshot was made.
+    pub pool: [u8; 16],
+    /// Its volume there. Ids are not used twice.
+    pub volume: VolumeId,
+    /// Its creation time in seconds since 1970; 0 if unknown. A pool that was copied with its disks
+    /// makes other snapshots of the same ids later.
+    pub created_s: u64,
+}
+
+impl SnapshotId {
+    /// Bytes of an identity.
+    pub const BYTES: usize = 16 + 4 + 8;
+
+    /// The identity of the volume of this record in the pool with this UUID: its own, or that of
+    /// the snapshot of which it is a copy. [`None`] for a volume that takes writes.
+    #[must_use]
+    pub fn of(pool: [u8; 16], record: &VolumeRecord) -> Option<Self> {
+        if !record.read_only {
+            return None;
+        }
+        Some(match record.birth.origin {
+            Origin::Received { identity } => identity,
+            _ => Self { pool, volume: record.id, created_s: record.birth.created_s.unwrap_or(0) },
+        })
+    }
+
+    /// Encodes the identity.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let (pool, rest) = bytes.split_at_mut(16);
+        let (volume, created) = rest.split_at_mut(4);
+        pool.copy_from_slice(&self.pool);
+        volume.copy_from_slice(&self.volume.0.to_le_bytes());
+        created.copy_from_slice(&self.created_s.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes an identity. Returns [`None`] if the bytes are malformed.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        Self::decode(&mut Reader::new(bytes))
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let pool = reader.array()?;
+        let volume = Some(VolumeId(reader.u32()?)).filter(|id| id.is_possible())?;
+        Some(Self { pool, volume, created_s: reader.u64()? })
+    }
+}
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.pool {
+            write!(formatter, "{byte:02x}")?;
+        }
+        write!(formatter, "-{}-{}", self.volume.0, self.created_s)
+    }
+}
+
+impl FromStr for SnapshotId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parsed = || {
+            let mut parts = text.split('-');
+            let (digits, volume, created) = (parts.next()?, parts.next()?, parts.next()?);
+            if parts.next().is_some() || digits.len() != 32 || !digits.is_ascii() {
+                return None;
+            }
+            let mut pool = [0; 16];
+            for (byte, at) in pool.iter_mut().zip((0..).step_by(2)) {
+                *byte = u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?;
+            }
+            let volume = Some(VolumeId(volume.parse().ok()?)).filter(|id| id.is_possible())?;
+            Some(Self { pool, volume, created_s: created.parse().ok()? })
+        };
+        parsed().ok_or("it is no identity of a snapshot")
+    }
+}
+
+impl Serialize for SnapshotId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SnapshotId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
 }
 
 impl Birth {
@@ -80,6 +189,10 @@ impl Birth {
                 out.extend_from_slice(&volume.0.to_le_bytes());
                 put_text(out, name);
             }
+            Origin::Received { identity } => {
+                out.push(4);
+                out.extend_from_slice(&identity.to_bytes());
+            }
         }
     }
 
@@ -89,6 +202,7 @@ impl Birth {
             1 => Origin::Empty,
             2 => Origin::Imported,
             3 => Origin::Clone { volume: VolumeId(reader.u32()?), name: reader.text()?.to_owned() },
+            4 => Origin::Received { identity: SnapshotId::decode(reader)? },
             _ => return None,
         };
         Some(Self { created_s, origin })
@@ -107,7 +221,22 @@ impl VolumeRecord {
     ) -> Self {
         let origin = Origin::Clone { volume: self.id, name: self.name.clone() };
         let birth = Birth { created_s, origin };
-        Self { id, name: name.to_owned(), read_only, is_hidden: false, birth, ..self.clone() }
+        let (is_hidden, is_unfinished) = (false, false);
+        let name = name.to_owned();
+        Self { id, name, read_only, is_hidden, is_unfinished, birth, ..self.clone() }
+    }
+
+    /// Makes the volume a copy of a snapshot: an unfinished one, or the snapshot itself.
+    pub fn receive(
+        &mut self,
+        name: &str,
+        identity: SnapshotId,
+        created_s: Option<u64>,
+        is_whole: bool,
+    ) {
+        name.clone_into(&mut self.name);
+        self.birth = Birth { created_s, origin: Origin::Received { identity } };
+        (self.read_only, self.is_unfinished) = (is_whole, !is_whole);
     }
 
     /// Adds the record to a table or a change.
@@ -118,7 +247,11 @@ impl VolumeRecord {
         out.push(self.mode.byte());
         out.extend_from_slice(&self.compression.bytes());
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        out.push(flag(self.read_only, READ_ONLY) | flag(self.is_hidden, HIDDEN));
+        out.push(
+            flag(self.read_only, READ_ONLY)
+                | flag(self.is_hidden, HIDDEN)
+                | flag(self.is_unfinished, UNFINISHED),
+        );
         self.birth.encode(out);
     }
 
@@ -129,10 +262,22 @@ impl VolumeRecord {
         let size_bytes = reader.u64()?;
         let mode = DedupMode::from_byte(reader.u8()?)?;
         let compression = Compression::from_bytes(reader.array()?)?;
-        let flags = reader.u8().filter(|flags| *flags <= READ_ONLY | HIDDEN)?;
+        let all = READ_ONLY | HIDDEN | UNFINISHED;
+        let flags = reader.u8().filter(|flags| flags & !all == 0)?;
         let birth = Birth::decode(reader)?;
-        let (read_only, is_hidden) = (flags & READ_ONLY != 0, flags & HIDDEN != 0);
-        Some(Self { id, name, size_bytes, mode, compression, read_only, is_hidden, birth })
+        let has = |bit: u8| flags & bit != 0;
+        let (read_only, is_hidden, is_unfinished) = (has(READ_ONLY), has(HIDDEN), has(UNFINISHED));
+        Some(Self {
+            id,
+            name,
+            size_bytes,
+            mode,
+            compression,
+            read_only,
+            is_hidden,
+            is_unfinished,
+            birth,
+        })
     }
 }
 
@@ -149,9 +294,13 @@ mod tests {
             compression: Compression::Zstd(7),
             read_only: true,
             is_hidden: true,
+            is_unfinished: true,
             birth,
         }
     }
+
+    const IDENTITY: SnapshotId =
+        SnapshotId { pool: [0xa7; 16], volume: VolumeId(9), created_s: 1_700_000_001 };
 
     #[test]
     fn every_record_comes_back_and_no_cut_one_does() {
@@ -159,6 +308,7 @@ mod tests {
             Origin::Empty,
             Origin::Imported,
             Origin::Clone { volume: VolumeId(7), name: "base".into() },
+            Origin::Received { identity: IDENTITY },
         ];
         for origin in origins {
             for created_s in [None, Some(1_700_000_000)] {
@@ -171,5 +321,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_identity_is_read_as_it_was_written_and_nothing_else_is_one() {
+        assert_eq!(SnapshotId::from_bytes(&IDENTITY.to_bytes()), Some(IDENTITY));
+        let text = IDENTITY.to_string();
+        assert_eq!(text.parse(), Ok(IDENTITY));
+        for wrong in ["", "a7", &text[1..], &format!("{text}-1"), &text.replace('a', "é")] {
+            assert!(wrong.parse::<SnapshotId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_copy_keeps_the_identity_and_a_volume_that_takes_writes_has_none() {
+        let origin = Origin::Received { identity: IDENTITY };
+        let copy = record(Birth { created_s: Some(5), origin });
+        assert_eq!(SnapshotId::of([1; 16], &copy), Some(IDENTITY));
+        let own = record(Birth { created_s: Some(5), origin: Origin::Empty });
+        let expected = SnapshotId { pool: [1; 16], volume: own.id, created_s: 5 };
+        assert_eq!(SnapshotId::of([1; 16], &own), Some(expected));
+        assert_eq!(SnapshotId::of([1; 16], &VolumeRecord { read_only: false, ..own }), None);
     }
 }

@@ -30,5 +30,6 @@ pub use registry::{BackendContext, LoadOptions, NewMetadata, about_policy, empty
 pub use sampling::IndexSampling;
 pub use stats::{CacheStats, Damage, Garbage, KnownBlock, Pressure, Record, SlotNeed, Totals};
 pub use traits::{
-    Checkpoint, Index, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
+    Checkpoint, Differences, DifferingEntry, Index, Map, Merge, MetadataBackend, PageWrites,
+    Repair, Sealed, Volumes,
 };

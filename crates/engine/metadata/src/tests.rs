@@ -50,6 +50,7 @@ pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
         compression: Compression::Off,
         read_only: false,
         is_hidden: false,
+        is_unfinished: false,
         birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Empty },
     }
 }

@@ -16,6 +16,26 @@ use gemelo_format::{
 use std::collections::HashSet;
 use std::ops::Range;
 
+/// LBNs that differ in two maps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Differences {
+    /// The LBNs in order.
+    pub entries: Vec<DifferingEntry>,
+    /// The end of the LBNs that were compared.
+    pub end: Lbn,
+}
+
+/// An LBN that differs in two maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DifferingEntry {
+    /// The LBN.
+    pub lbn: Lbn,
+    /// Its place in the other map.
+    pub other: MapEntry,
+    /// Its place in the volume's map.
+    pub own: MapEntry,
+}
+
 /// The map of each volume: LBN to place.
 pub trait Map {
     /// Adds the place of every LBN to `places`.
@@ -41,6 +61,16 @@ pub trait Map {
     /// The end of a part of the maps of two volumes that has this LBN and that both share, so that
     /// none of its LBNs differs.
     fn shared_end(&self, volume: VolumeId, other: VolumeId, lbn: Lbn) -> Result<Option<Lbn>>;
+
+    /// Compares the maps of a volume and another one, or an empty one, in these LBNs: as many as
+    /// `most` leaves that differ. Parts that both maps share are not looked at.
+    fn differences(
+        &self,
+        volume: VolumeId,
+        other: Option<VolumeId>,
+        lbns: Range<Lbn>,
+        most: usize,
+    ) -> Result<Differences>;
 
     /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do
     /// not wait for a disk. Reads for a few milliseconds at most, and gives the first LBN that is

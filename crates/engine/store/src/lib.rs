@@ -38,7 +38,7 @@ pub use memory::LentContent;
 pub use overlaid::{Contents, OverlaidStore};
 pub use packed::{
     Codec, Compressed, FreeBlocks, NotPlaced, PackedCount, PackedReader, PackedStore, Packer,
-    block_number, packed_blocks,
+    block_number, decompress, packed_blocks,
 };
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 

@@ -6,7 +6,7 @@ use gemelo_base::panics::Panicked;
 use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
-use gemelo_format::{DiskRole, FormatError};
+use gemelo_format::{DiskRole, FormatError, SnapshotId};
 use gemelo_metadata::MetadataError;
 use std::error::Error as _;
 use std::fmt;
@@ -143,6 +143,37 @@ pub enum VolumeError {
     #[error("a volume '{name}' exists already")]
     VolumeExists {
         /// The requested name.
+        name: String,
+    },
+    /// The pool has no copy of the snapshot on which another one builds.
+    #[kind(BadInput)]
+    #[error(
+        "the pool has no copy of the snapshot {identity}, on which the stream builds: receive that \
+         one first, or send the whole snapshot"
+    )]
+    NoBase {
+        /// The snapshot that is missing.
+        identity: SnapshotId,
+    },
+    /// The pool has a copy of the snapshot already.
+    #[kind(BadInput)]
+    #[error("volume '{name}' is a copy of this snapshot already")]
+    ReceivedBefore {
+        /// The name of the copy.
+        name: String,
+    },
+    /// The volume takes writes, so it has no identity.
+    #[kind(BadInput)]
+    #[error("volume '{name}' is no snapshot: create one with 'gemelo volume snapshot' first")]
+    NotASnapshot {
+        /// The name of the volume.
+        name: String,
+    },
+    /// A snapshot keeps its size, because copies of it in other pools do.
+    #[kind(BadInput)]
+    #[error("volume '{name}' is a snapshot, which keeps its size: clone it, and resize the clone")]
+    SnapshotResize {
+        /// The name of the snapshot.
         name: String,
     },
     /// A reference count would exceed its limit.

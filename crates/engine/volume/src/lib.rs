@@ -22,17 +22,18 @@ mod volume;
 
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
-    ArrangeReport, DamagedBlock, FinderReport, FinderState, FinderStats, FinderTuning, GcReport,
-    HeldBack, InlineOverload, LayoutTuning, LeftBlocks, RecompressReport, RememberedStats,
-    SnapshotSpace, VolumeLayout, VolumeSpace, VolumesActivity,
+    ArrangeReport, DamagedBlock, DifferenceKind, DifferingRange, DifferingRanges, FinderReport,
+    FinderState, FinderStats, FinderTuning, GcReport, HeldBack, InlineOverload, LayoutTuning,
+    LeftBlocks, Receipt, RecompressReport, RememberedStats, SentContent, SnapshotSpace,
+    VolumeLayout, VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};
 pub use gemelo_metadata::{CacheSize, CacheStats, IndexSampling, Needs, about_policy};
 pub use load::{LoadStat, OperationKind, OperationStat, Traffic};
 pub use pool::{
-    DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,
-    PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook,
-    RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary, record_damage, repair,
-    repair_outlook, repair_outlook_within, repair_within,
+    Changes, DamagedContent, FindEstimate, FullPool, Incoming, LossChoice, NewPool, Outgoing, Pool,
+    PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost,
+    RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary,
+    record_damage, repair, repair_outlook, repair_outlook_within, repair_within,
 };
 pub use volume::Volume;

@@ -48,6 +48,18 @@ pub trait Exports: Send + Sync {
 
     /// Returns the names to list.
     fn names(&self) -> Vec<String>;
+
+    /// Returns the export of this name with a device that tells what differs from a snapshot
+    /// ([`BlockDevice::changed_extents`]); [`None`] if there is no such snapshot.
+    fn since(&self, name: &str, snapshot: &str) -> Option<Export> {
+        let _ = (name, snapshot);
+        None
+    }
+
+    /// Returns the names of the snapshots that [`Self::since`] knows.
+    fn snapshots(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Exports in a table that can be changed while they are served. If it holds a single export, this

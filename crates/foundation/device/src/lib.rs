@@ -188,6 +188,17 @@ pub struct Extent {
     pub zero: bool,
 }
 
+/// A range of the device whose bytes all differ from an earlier state of it, or all do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedExtent {
+    /// Length of the range in bytes.
+    pub length: u64,
+    /// `true` if the range may differ.
+    pub is_changed: bool,
+    /// `true` if the range held data, and reads as zeros now.
+    pub is_zero: bool,
+}
+
 /// The size of a device and the limits of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
@@ -248,4 +259,20 @@ pub trait BlockDevice: Send + Sync {
         length: u64,
         max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError>;
+
+    /// Describes the range as [`Self::extents`] does, by what differs from the earlier state that
+    /// the device was opened with ([`Exports::since`]). Other devices have none.
+    ///
+    /// # Errors
+    /// Fails if the range is outside the device, if metadata cannot be read, or if the earlier
+    /// state is gone.
+    fn changed_extents(
+        &self,
+        offset: u64,
+        length: u64,
+        max_extents: usize,
+    ) -> Result<Vec<ChangedExtent>, DeviceError> {
+        let _ = (offset, length, max_extents);
+        Err(DeviceError::Io(io::ErrorKind::Unsupported.into()))
+    }
 }

@@ -14,6 +14,7 @@ mod domain;
 mod nbd;
 mod packed;
 mod pool;
+mod stream;
 mod vhost;
 
 use gemelo_adapters::{NbdAdapter, PoolAdapter};
@@ -242,6 +243,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },
     FuzzTarget { name: "vhost_queue", seeds: &[], run: Made(vhost::queue, vhost::queue_seeds) },
     FuzzTarget { name: "packed_block", seeds: &[], run: Made(packed::block, packed::seeds) },
+    FuzzTarget { name: "stream", seeds: &[], run: Quick(stream::stream, stream::stream_seeds) },
     FuzzTarget { name: "pool_forged", seeds: &[], run: Made(pool::forged, pool::forged_seeds) },
     FuzzTarget { name: "pool_table", seeds: &[], run: Made(pool::table, pool::table_seeds) },
     FuzzTarget { name: "pool_changes", seeds: &[], run: Made(pool::changes, pool::change_seeds) },

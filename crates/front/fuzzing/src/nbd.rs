@@ -239,7 +239,7 @@ pub(crate) fn client_seeds() -> Vec<Vec<u8>> {
         [&header[..], &(if flags == 0 { 0u64 } else { 256 }).to_be_bytes(), extra].concat()
     };
     let status = [
-        &encode_block_status_header(0, 1, 1)[..],
+        &encode_block_status_header(0, 1, 1, 1)[..],
         &BlockDescriptor { length: 4096, state: 3 }.encode(),
     ]
     .concat();

@@ -4,11 +4,13 @@
 use crate::control::{self, HolderKind, LookServer};
 use crate::failure::RequestFailure;
 use crate::open_pool::{OpenError, OpenPool};
-use crate::request::{PoolRequest, Reply};
+use crate::request::{CopiedReport, PoolRequest, Reply};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Connect, ConnectError};
+use gemelo_format::DedupMode;
 use gemelo_place::{PlaceError, PoolPlace, Use};
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -161,6 +163,51 @@ impl PoolAccess {
         answer.map_err(about)
     }
 
+    /// Sends a snapshot as a stream: all of it, or what differs from the snapshot `since`.
+    ///
+    /// # Errors
+    /// Fails if there is no such snapshot, or if the pool or the output fails.
+    pub fn send(
+        &self,
+        name: &str,
+        since: Option<&str>,
+        out: &mut dyn Write,
+        (monitor, stop): (&dyn Monitor, &StopFlag),
+    ) -> Result<CopiedReport, RequestFailure> {
+        let sent = match &self.had {
+            PoolHolder::Here(pool, _) => pool
+                .outgoing(name, since)
+                .and_then(|outgoing| pool.send(&outgoing, out, (monitor, stop))),
+            PoolHolder::Elsewhere(_) => {
+                let (name, since) = (name.to_owned(), since.map(str::to_owned));
+                let request = PoolRequest::Send { name, since };
+                control::send(&self.directory, &request, out, (monitor, stop)).and_then(copied)
+            }
+        };
+        sent.map_err(|failure| failure.about_place(&self.place))
+    }
+
+    /// Makes a snapshot of a stream. The pool is as it was if that fails.
+    ///
+    /// # Errors
+    /// Fails if the stream is refused, or if the pool fails.
+    pub fn receive(
+        &self,
+        name: &str,
+        mode: DedupMode,
+        input: &mut dyn Read,
+        (monitor, stop): (&dyn Monitor, &StopFlag),
+    ) -> Result<CopiedReport, RequestFailure> {
+        let received = match &self.had {
+            PoolHolder::Here(pool, _) => pool.receive(name, mode, input, (monitor, stop)),
+            PoolHolder::Elsewhere(_) => {
+                let request = PoolRequest::Receive { name: name.to_owned(), mode };
+                control::receive(&self.directory, &request, input, (monitor, stop)).and_then(copied)
+            }
+        };
+        received.map_err(|failure| failure.about_place(&self.place))
+    }
+
     /// Opens a volume to read and write it. A volume of a served pool gets a connection of its own,
     /// over which `connect` opens it.
     ///
@@ -201,6 +248,15 @@ impl PoolAccess {
         // The socket holds a reference to the pool, which only its last holder can close.
         drop(looks);
         close(pool).map_err(|error| RequestFailure::from(error).found_midway())
+    }
+}
+
+fn copied(reply: Reply) -> Result<CopiedReport, RequestFailure> {
+    match reply {
+        Reply::Copied(report) => Ok(report),
+        _ => Err(RequestFailure::midway(
+            "the process that serves the pool is of another version of gemelo: restart it",
+        )),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The volumes of an open pool as exports.
 
 use crate::open_pool::OpenPool;
+use crate::volume_since::VolumeSince;
 use gemelo_device::{Export, Exports};
 use std::sync::{Arc, Weak};
 
@@ -42,6 +43,19 @@ impl Exports for VolumeExports {
         let pool = self.is_exported(&name).then(|| self.pool.upgrade()).flatten()?;
         let (device, identity) = (pool.device(&name).ok()?, pool.identity(&name).ok()?);
         Some(Export { identity, ..Export::new(name, device) })
+    }
+
+    fn since(&self, name: &str, snapshot: &str) -> Option<Export> {
+        let changes = self.pool.upgrade()?.pool().changes(name, snapshot).ok()?;
+        let export = self.find(name)?;
+        let device = Arc::new(VolumeSince::new(Arc::clone(&export.device), changes));
+        Some(Export { device, ..export })
+    }
+
+    fn snapshots(&self) -> Vec<String> {
+        let volumes = self.pool.upgrade().map(|pool| pool.pool().volumes()).unwrap_or_default();
+        let snapshots = volumes.into_iter().filter(|volume| volume.record.read_only);
+        snapshots.map(|volume| volume.record.name).collect()
     }
 
     fn names(&self) -> Vec<String> {

@@ -10,6 +10,7 @@
 
 mod access;
 mod control;
+mod copying;
 mod damage;
 mod events;
 mod exports;
@@ -30,6 +31,7 @@ mod settings;
 mod space;
 mod systemd;
 mod transfer;
+mod volume_since;
 mod watch;
 
 pub use access::{PoolAccess, Purpose};
@@ -45,7 +47,7 @@ pub use report::{
     POOL_SCHEMA, PoolFigures, PoolFile, PoolInput, ServerStat, SpaceFigures, StatReport,
     Thresholds, VolumeReport,
 };
-pub use request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
+pub use request::{CheckedReport, CopiedReport, DomainShare, FoundReport, PoolRequest, Reply};
 pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
 pub use service::{Addresses, ServeOptions, serve};
 pub use settings::{FILE as SETTINGS, Settings, whole_percent};

@@ -28,10 +28,6 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Most differences that a check names.
 const MAX_DIFFERENCES: usize = 1000;
 
-/// The reason why a member is not handed over that this process has opened for a command.
-const NOT_HANDED_OVER: &str =
-    "no process of this host serves the member, so there is nothing to hand over";
-
 /// A pool that this process has open.
 pub(crate) struct OpenPool {
     placed: Arc<PlacedPool>,
@@ -87,7 +83,7 @@ impl OpenPool {
         Ok(Self { is_only_looked_at, ..opened })
     }
 
-    fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &Pool {
         self.placed.pool()
     }
 
@@ -150,6 +146,14 @@ impl OpenPool {
         Ok(format!("{}@{}", self.pool().volume(name)?.identity(), self.whole_place))
     }
 
+    /// Fails if another process may have taken the member by now.
+    pub(crate) fn check_lease(&self) -> Result<(), RequestFailure> {
+        match self.placed.lease_state().map(|lease_state| lease_state.check()) {
+            Some(Err(why)) => Err(RequestFailure::of_error(&MemberError::from(why))),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether this process has the tenure of a member, so that no other one serves it.
     pub(crate) fn is_leased(&self) -> bool {
         self.placed.lease_state().is_some()
@@ -163,10 +167,8 @@ impl OpenPool {
         stop: &StopFlag,
     ) -> Result<Reply, RequestFailure> {
         let reply = self.perform_here(request, monitor, stop);
-        match self.placed.lease_state().map(|lease_state| lease_state.check()) {
-            Some(Err(why)) => Err(RequestFailure::of_error(&MemberError::from(why))),
-            _ => reply,
-        }
+        self.check_lease()?;
+        reply
     }
 
     fn perform_here(
@@ -202,6 +204,9 @@ impl OpenPool {
             PoolRequest::CopyVolume { name, new_name, read_only: false } => {
                 pool.clone_volume(name, new_name)?;
             }
+            PoolRequest::DifferingRanges { name, since, from_bytes } => {
+                return self.differing_ranges(name, since, *from_bytes, stop);
+            }
             PoolRequest::SetMode { name, mode } => pool.set_mode(name, *mode)?,
             PoolRequest::SetCompression { name, compression } => {
                 pool.set_compression(name, *compression)?;
@@ -230,17 +235,14 @@ impl OpenPool {
                 return Ok(Reply::Scrubbed(self.scrub(options, monitor, stop)?));
             }
             PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
-            PoolRequest::HandOver => return Err(RequestFailure::refused(NOT_HANDED_OVER)),
-            PoolRequest::Connect => {
-                return Err(RequestFailure::refused("only a served pool can be connected to"));
-            }
-            PoolRequest::Attach { name } => {
-                let attach = |devices: &dyn Devices| devices.attach(name);
-                return self.on_devices(attach).map(|path| Reply::Attached { path });
-            }
+            PoolRequest::Attach { name } => return self.attach(name),
             PoolRequest::Detach { name, force } => {
                 self.on_devices(|devices: &dyn Devices| devices.detach(name, *force))?;
             }
+            PoolRequest::Send { .. }
+            | PoolRequest::Receive { .. }
+            | PoolRequest::HandOver
+            | PoolRequest::Connect => return Err(refusal(request)),
         }
         Ok(Reply::Done)
     }
@@ -254,6 +256,11 @@ impl OpenPool {
         let collected = self.pool().gc(max_bytes_per_s, monitor, stop)?;
         self.share(stop)?;
         Ok(Reply::Collected(collected))
+    }
+
+    fn attach(&self, name: &str) -> Result<Reply, RequestFailure> {
+        let path = self.on_devices(|devices: &dyn Devices| devices.attach(name))?;
+        Ok(Reply::Attached { path })
     }
 
     /// Asks the front end that makes devices of this host.
@@ -447,6 +454,17 @@ impl OpenPool {
     pub(crate) fn thresholds(&self) -> &Thresholds {
         &self.thresholds
     }
+}
+
+/// The refusal of a request that only the control socket of a server performs.
+fn refusal(request: &PoolRequest) -> RequestFailure {
+    RequestFailure::refused(match request {
+        PoolRequest::HandOver => {
+            "no process of this host serves the member, so there is nothing to hand over"
+        }
+        PoolRequest::Connect => "only a served pool can be connected to",
+        _ => "a stream needs a connection of its own",
+    })
 }
 
 /// Returns the number of connected clients in words, and [`None`] if there are none.

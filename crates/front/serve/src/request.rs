@@ -4,8 +4,8 @@
 use crate::report::StatReport;
 use gemelo_format::{Compression, DedupMode};
 use gemelo_volume::{
-    ArrangeReport, FindEstimate, FinderReport, GcReport, RecompressReport, ScrubReport,
-    SnapshotSpace, VolumeSpace,
+    ArrangeReport, DifferingRanges, FindEstimate, FinderReport, GcReport, RecompressReport,
+    ScrubReport, SnapshotSpace, VolumeSpace,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,6 +66,29 @@ pub enum PoolRequest {
         new_name: String,
         /// `true` for a snapshot, which refuses writes; `false` for a clone.
         read_only: bool,
+    },
+    /// Compares a volume with another one, from a byte on.
+    DifferingRanges {
+        /// Name of the volume.
+        name: String,
+        /// Name of the other volume.
+        since: String,
+        /// First byte that is compared.
+        from_bytes: u64,
+    },
+    /// Sends a snapshot as a stream over the connection.
+    Send {
+        /// Name of the snapshot.
+        name: String,
+        /// Name of the snapshot from which on only differences are sent.
+        since: Option<String>,
+    },
+    /// Makes a snapshot of a stream that comes over the connection.
+    Receive {
+        /// Name of the snapshot.
+        name: String,
+        /// Deduplication of a snapshot that builds on no other one.
+        mode: DedupMode,
     },
     /// Sets the deduplication of a volume's further writes.
     SetMode {
@@ -156,6 +179,10 @@ pub enum Reply {
     VolumeSpace(BTreeMap<String, VolumeSpace>),
     /// The reply to [`PoolRequest::SnapshotSpace`].
     SnapshotSpace(SnapshotSpace),
+    /// The reply to [`PoolRequest::DifferingRanges`].
+    DifferingRanges(DifferingRanges),
+    /// The reply to [`PoolRequest::Send`] and [`PoolRequest::Receive`] after the stream.
+    Copied(CopiedReport),
     /// The reply to [`PoolRequest::Collect`].
     Collected(GcReport),
     /// The reply to [`PoolRequest::Find`].
@@ -175,6 +202,25 @@ pub enum Reply {
     },
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
+}
+
+/// The result of a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopiedReport {
+    /// Name that the snapshot had where it was sent.
+    pub name: String,
+    /// `true` if it was sent as differences from an earlier snapshot.
+    pub is_increment: bool,
+    /// Size of the snapshot in bytes.
+    pub size_bytes: u64,
+    /// Length of the stream in bytes.
+    pub stream_bytes: u64,
+    /// Bytes of the blocks whose contents were in the stream.
+    pub content_bytes: u64,
+    /// Bytes of the blocks that have the same contents as earlier ones.
+    pub duplicate_bytes: u64,
+    /// Bytes that are zeros now.
+    pub zero_bytes: u64,
 }
 
 /// The result of a search for duplicates.

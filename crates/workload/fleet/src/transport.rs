@@ -93,8 +93,11 @@ impl Transport {
 
     /// Returns the command that starts the program on a host.
     pub(crate) fn command(&self, host: &str, index: u32, argument: &str) -> Command {
-        let there = self.command_words(argument);
-        let as_one = join(&there);
+        self.command_of(host, index, &self.command_words(argument))
+    }
+
+    fn command_of(&self, host: &str, index: u32, there: &[String]) -> Command {
+        let as_one = join(there);
         let fill = |word: &str| {
             let word = word.replace("{host}", host).replace("{index}", &index.to_string());
             word.replace(COMMAND, &as_one)
@@ -114,6 +117,14 @@ impl Transport {
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
         command
+    }
+
+    /// Returns the command that runs the program on a host with these arguments.
+    #[must_use]
+    pub fn command_with(&self, host: &str, arguments: &[&str]) -> Command {
+        let program = self.program.clone();
+        let words = [program].into_iter().chain(arguments.iter().map(|word| (*word).to_owned()));
+        self.command_of(host, 0, &words.collect::<Vec<_>>())
     }
 
     /// Returns the name of the program that connects, for messages.
@@ -174,6 +185,14 @@ mod tests {
             words(Some("sh -c 'cd /x{index} && exec {command}'"), Some("/opt/a b")),
             ["sh", "-c", "cd /x7 && exec '/opt/a b' host"]
         );
+    }
+
+    #[test]
+    fn arguments_are_quoted_for_the_shell_over_there() {
+        let transport = Transport::new(Some("ssh {host}"), None).unwrap();
+        let command = transport.command_with("h", &["volume", "receive", "/a b/it's"]);
+        let words: Vec<&str> = command.get_args().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(words, ["h", r"gemelo volume receive '/a b/it'\''s'"]);
     }
 
     #[test]

@@ -40,6 +40,7 @@ fn a_table_comes_back_and_no_cut_one_does() {
         compression: Compression::Off,
         read_only: true,
         is_hidden: true,
+        is_unfinished: true,
         birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },
     };
     let volume = StoreVolume {

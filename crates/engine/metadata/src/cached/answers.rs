@@ -4,8 +4,8 @@ use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{
-    CacheStats, Index, KnownBlock, Map, MetadataBackend, MissingPages, Record, Repair, Totals,
-    Volumes,
+    CacheStats, Differences, Index, KnownBlock, Map, MetadataBackend, MissingPages, Record, Repair,
+    Totals, Volumes,
 };
 use gemelo_format::{
     Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, Policy, VolumeId, VolumeRecord,
@@ -49,6 +49,16 @@ impl<L: Layout> Map for CachedBackend<L> {
 
     fn shared_end(&self, volume: VolumeId, other: VolumeId, lbn: Lbn) -> Result<Option<Lbn>> {
         self.end_of_shared(volume, other, lbn)
+    }
+
+    fn differences(
+        &self,
+        volume: VolumeId,
+        other: Option<VolumeId>,
+        lbns: Range<Lbn>,
+        most: usize,
+    ) -> Result<Differences> {
+        self.compare_maps(volume, other, lbns.start.0..lbns.end.0, most)
     }
 
     fn piece_end(&self, volume: VolumeId, from: Lbn, most: u64) -> Lbn {

@@ -77,6 +77,7 @@ impl<L: Layout> CachedBackend<L> {
             | Change::SetMode { .. }
             | Change::SetCompression { .. }
             | Change::Hide { .. }
+            | Change::Receive { .. }
             | Change::Shrink { .. } => self.describe(change),
         }
     }
@@ -92,6 +93,10 @@ impl<L: Layout> CachedBackend<L> {
                 self.volume_mut(*volume)?.record.compression = *compression;
             }
             Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
+            Change::Receive { volume, name, identity, created_s, is_whole } => {
+                let record = &mut self.volume_mut(*volume)?.record;
+                record.receive(name, *identity, *created_s, *is_whole);
+            }
             Change::Shrink { volume, size_bytes } => {
                 self.check_size(*size_bytes)?;
                 self.volume_mut(*volume)?.record.size_bytes = *size_bytes;

@@ -7,6 +7,7 @@ use super::layer::{LEAF_LBNS, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
 use crate::error::Result;
+use crate::traits::{Differences, DifferingEntry};
 use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, Pbn, VolumeId, WordForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -301,6 +302,41 @@ impl<L: Layout> CachedBackend<L> {
             Ok(true)
         })?;
         Ok(())
+    }
+
+    /// Does the work of [`crate::Map::differences`]. The leaves are read in one list.
+    pub(super) fn compare_maps(
+        &self,
+        id: VolumeId,
+        other: Option<VolumeId>,
+        lbns: Range<u64>,
+        most: usize,
+    ) -> Result<Differences> {
+        let other = other.map_or_else(|| Ok(Spot::default()), |other| self.spot(other))?;
+        let trio = Trio::of(self.spot(id)?, [other; 2], self.words);
+        let mut leaves = Vec::new();
+        let end = trio.walk(&lbns, Parting::Leave, &mut |trio| {
+            if trio.at.level == 0 {
+                leaves.push(*trio);
+            }
+            Ok(leaves.len() < most)
+        })?;
+        let nodes = leaves.iter().flat_map(|trio| [trio.own.node, trio.beside[0].node]);
+        let nodes: Vec<MapNode> = nodes.flatten().collect();
+        MapView::fetch(&self.pages, &nodes);
+        let mut entries = Vec::new();
+        for leaf in &leaves {
+            let words = leaf.own.words()?.into_iter().zip(leaf.beside[0].words()?);
+            let differing = (leaf.at.lbns().start..)
+                .zip(words)
+                .filter(|(lbn, (own, other))| own != other && lbns.contains(lbn));
+            entries.extend(differing.map(|(lbn, (own, other))| DifferingEntry {
+                lbn: Lbn(lbn),
+                other: self.words.entry(other),
+                own: self.words.entry(own),
+            }));
+        }
+        Ok(Differences { entries, end: Lbn(end.map_or(lbns.end, |end| end.min(lbns.end))) })
     }
 
     /// The LBN after as many nodes as a change may compare; `None` if there are fewer.

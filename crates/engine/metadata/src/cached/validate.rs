@@ -28,6 +28,7 @@ impl<L: Layout> CachedBackend<L> {
             | Change::SetMode { volume, .. }
             | Change::SetCompression { volume, .. }
             | Change::Hide { volume }
+            | Change::Receive { volume, .. }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
             Change::Resize { volume, size_bytes } => {
                 self.check_size(*size_bytes)?;

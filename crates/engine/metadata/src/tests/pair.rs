@@ -2,8 +2,8 @@
 
 use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
 use crate::{
-    BackendContext, CacheSize, Damage, IndexSampling, LoadOptions, MetadataBackend, NewMetadata,
-    PageWrites, Sealed, empty, load,
+    BackendContext, CacheSize, Damage, DifferingEntry, IndexSampling, LoadOptions, MetadataBackend,
+    NewMetadata, PageWrites, Sealed, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::{Disk, FileDisk};
@@ -440,5 +440,34 @@ impl Pair {
             next = Lbn(lbn + 1);
         }
         assert_eq!(self.backend.next_mapped(volume, next, Lbn(VOLUME_BLOCKS)).unwrap(), None);
+    }
+
+    /// Compares the maps of any two volumes, in pieces of a leaf.
+    pub(super) fn compare_differences(&self) {
+        let none = BTreeMap::new();
+        for (own, (id, other)) in self.model.maps.iter().flat_map(|own| {
+            let others = self.model.maps.iter().map(|(id, map)| (Some(*id), map));
+            others.chain([(None, &none)]).map(move |other| (own, other))
+        }) {
+            let (mut next, mut found) = (Lbn(3), Vec::new());
+            while next < Lbn(VOLUME_BLOCKS) {
+                let (id, lbns) = (id.map(VolumeId), next..Lbn(VOLUME_BLOCKS));
+                let some = self.backend.differences(VolumeId(*own.0), id, lbns, 1).unwrap();
+                assert!(some.end > next && some.end <= Lbn(VOLUME_BLOCKS));
+                found.extend(some.entries);
+                next = some.end;
+            }
+            let entry = |map: &BTreeMap<u64, u64>, lbn: u64| {
+                map.get(&lbn).map_or(MapEntry::Unmapped, |pbn| stored(*pbn))
+            };
+            let lbns: BTreeSet<u64> = own.1.keys().chain(other.keys()).copied().collect();
+            let all = lbns.range(3..).map(|lbn| DifferingEntry {
+                lbn: Lbn(*lbn),
+                other: entry(other, *lbn),
+                own: entry(own.1, *lbn),
+            });
+            let expected: Vec<_> = all.filter(|entry| entry.own != entry.other).collect();
+            assert_eq!(found, expected, "{:?} and {id:?}", own.0);
+        }
     }
 }

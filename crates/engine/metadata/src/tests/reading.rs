@@ -374,3 +374,36 @@ fn an_image_is_written_as_a_whole_and_read_as_a_whole() {
         assert_eq!(pair.backend.prove(5).unwrap(), Vec::<String>::new());
     }
 }
+
+/// A comparison with a snapshot reads a page of each map for each leaf that differs, and none of
+/// those that both maps share.
+#[test]
+fn a_comparison_reads_the_leaves_that_differ() {
+    const CHANGED: u64 = 9;
+    for kind in [Policy::Dtb, Policy::Compact, Policy::Cbt] {
+        let (mut pair, disk) = opened(kind, 0);
+        let (volume, snapshot) = (VolumeId(1), VolumeId(2));
+        pair.apply(&Change::Clone {
+            source: volume,
+            volume: snapshot,
+            name: "snapshot".into(),
+            read_only: true,
+            created_s: None,
+        });
+        let changed: Vec<u64> = (0..CHANGED).map(|number| number * LEAVES / CHANGED).collect();
+        changed.iter().for_each(|leaf| drop(pair.apply(&store(*leaf, pbn_of(*leaf) + 1))));
+        pair.backend.freeze();
+        let root = pair.write();
+        pair.backend.finish();
+        pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, LARGE_CACHE_BYTES);
+        let before = read(&disk.pages);
+        let all = Lbn(0)..Lbn(u64::MAX);
+        let found = pair.backend.differences(volume, Some(snapshot), all.clone(), 1000).unwrap();
+        let lbns: Vec<Lbn> = found.entries.iter().map(|entry| entry.lbn).collect();
+        assert_eq!(lbns, changed.iter().map(|leaf| lbn_of(*leaf)).collect::<Vec<_>>(), "{kind:?}");
+        let pages = read(&disk.pages) - before;
+        assert!((2 * CHANGED..=2 * CHANGED + ABOVE_PAGES).contains(&pages), "{kind:?}: {pages}");
+        let same = pair.backend.differences(volume, Some(volume), all, 1000).unwrap();
+        assert!(same.entries.is_empty() && read(&disk.pages) - before == pages, "{kind:?}");
+    }
+}

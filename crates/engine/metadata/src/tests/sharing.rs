@@ -47,6 +47,7 @@ fn conform(kind: Policy, seed: u64) {
             }
         }
         pair.compare();
+        pair.compare_differences();
     }
     // No slot is lost: what is in use is what the next process finds.
     for _ in 0..2 {

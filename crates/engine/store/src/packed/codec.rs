@@ -198,7 +198,7 @@ const fn shrinks(length: usize, from: usize) -> bool {
 
 /// Decompresses a content. Returns `false` if the bytes are not those of a content of this length.
 #[must_use]
-pub(super) fn decompress(algorithm: u8, bytes: &[u8], content: &mut [u8]) -> bool {
+pub fn decompress(algorithm: u8, bytes: &[u8], content: &mut [u8]) -> bool {
     let length = if algorithm == LZ4 {
         lz4::decompress(bytes, content)
     } else if algorithm == Compression::Zstd(1).algorithm() {

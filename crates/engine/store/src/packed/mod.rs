@@ -14,7 +14,7 @@ mod reads;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use codec::{Codec, Compressed};
+pub use codec::{Codec, Compressed, decompress};
 pub use packer::{FreeBlocks, NotPlaced, Packer};
 pub use reads::PackedReader;
 

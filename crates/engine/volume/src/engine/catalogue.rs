@@ -33,6 +33,8 @@ impl VolumesActivity {
 /// The list of volumes, and what those did that are not in it any more.
 struct Listed {
     names: Names,
+    /// Volumes that are being received, which no client finds.
+    receiving: Vec<Arc<VolumeShared>>,
     /// Activity of the volumes that were removed. It changes with the list, so the sum over all
     /// volumes never falls.
     removed: VolumesActivity,
@@ -57,7 +59,11 @@ impl Catalogue {
             listed: OrderedRwLock::new(
                 Rank::Names,
                 health,
-                Listed { names: volumes, removed: VolumesActivity::default() },
+                Listed {
+                    names: volumes,
+                    receiving: Vec::new(),
+                    removed: VolumesActivity::default(),
+                },
             ),
             changing: OrderedMutex::new(Rank::Catalogue, health, ()),
             hidden: OrderedMutex::new(Rank::Hidden, health, hidden),
@@ -73,6 +79,12 @@ impl Catalogue {
     /// All volumes, by name.
     pub(crate) fn all(&self) -> Names {
         self.listed.read().names.clone()
+    }
+
+    /// The volumes that may be written, those that are being received included.
+    pub(crate) fn written(&self) -> Vec<Arc<VolumeShared>> {
+        let listed = self.listed.read();
+        listed.names.values().chain(&listed.receiving).cloned().collect()
     }
 
     /// Time that requests of all volumes took since the pool was opened.
@@ -160,6 +172,18 @@ impl CatalogueChange<'_> {
 
     pub(super) fn insert(&mut self, name: &str, volume: Arc<VolumeShared>) {
         self.catalogue.listed.write().names.insert(name.to_owned(), volume);
+    }
+
+    /// Adds a volume that is being received.
+    pub(super) fn add_receiving(&mut self, volume: Arc<VolumeShared>) {
+        self.catalogue.listed.write().receiving.push(volume);
+    }
+
+    /// Takes out a volume that was being received.
+    pub(super) fn end_receiving(&mut self, volume: &Arc<VolumeShared>) {
+        let mut listed = self.catalogue.listed.write();
+        listed.receiving.retain(|other| !Arc::ptr_eq(other, volume));
+        listed.removed.add(volume);
     }
 
     pub(super) fn remove(&mut self, name: &str) {

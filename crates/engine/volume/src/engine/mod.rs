@@ -6,6 +6,7 @@
 //!   [`checked`]) and changes to the *writer* ([`write`], [`plan`]). A writer that finds the store
 //!   full goes to the *reclaimer*.
 //! - [`volumes`] creates, copies, resizes and removes volumes; [`volume_space`] counts their space.
+//! - [`differences`] compares volumes and reads what is sent; [`receiving`] makes copies.
 //! - [`finder`] shares what off-line volumes have twice, [`layout`] moves contents, and [`damage`]
 //!   heals them.
 //!
@@ -18,6 +19,7 @@ mod checked;
 mod collector;
 mod damage;
 mod data;
+mod differences;
 mod finder;
 mod health;
 mod item;
@@ -34,6 +36,7 @@ mod pieces;
 mod plan;
 mod range;
 mod read;
+mod receiving;
 mod reclaimer;
 mod requests;
 mod shared;
@@ -49,6 +52,7 @@ pub use collector::GcReport;
 pub use damage::DamagedBlock;
 pub(crate) use data::{ContentSpace, ContentStore, Pin, Remembered};
 pub use data::{LeftBlocks, RememberedStats};
+pub use differences::{DifferenceKind, DifferingRange, DifferingRanges, SentContent};
 pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use finder::{FinderReport, FinderState, FinderStats, FinderTuning, HeldBack};
 pub(crate) use health::Health;
@@ -59,6 +63,8 @@ pub use overload::InlineOverload;
 pub(crate) use pace::Pace;
 pub(crate) use parts::{Engine, EngineParts};
 pub(crate) use range::Range;
+pub use receiving::Receipt;
+pub(crate) use receiving::identity_of;
 pub(crate) use shared::VolumeShared;
 pub use volume_space::{SnapshotSpace, VolumeSpace};
 pub(crate) use wanted::Wanted;

@@ -12,6 +12,7 @@ use super::tasks::Tasks;
 use crate::counters::PoolCounters;
 use crate::engine::checked::Reader;
 use crate::engine::damage::{Healer, Relocator};
+use crate::engine::differences::Comparer;
 use crate::engine::finder::{Examiner, Finder};
 use crate::engine::layout::{Arranger, Mover, Recompressor, SpaceCleaner};
 use crate::engine::reclaimer::Reclaimer;
@@ -57,6 +58,7 @@ pub(crate) struct Engine {
     pub(crate) requests: Requests,
     pub(crate) volumes: Volumes,
     pub(crate) accountant: Accountant,
+    pub(crate) comparer: Comparer,
     pub(crate) finder: Finder,
     pub(crate) arranger: Arranger,
     pub(crate) recompressor: Recompressor,
@@ -160,6 +162,7 @@ impl Engine {
             requests: Requests::new(&common, &reader, writer, &ticker),
             volumes: Volumes::new(&common),
             accountant: Accountant::new(&common),
+            comparer: Comparer::new(&common, &reader),
             finder: Finder::new(&common, examiner, &reader),
             arranger: Arranger::new(&common, &mover, &reader, &ticker),
             recompressor: Recompressor::new(&common, &mover),
@@ -197,7 +200,7 @@ impl Engine {
     pub(crate) fn prove_served(&self, most: usize) -> Result<Vec<String>> {
         // The list of volumes must not change meanwhile.
         let _catalogue = self.catalogue.change();
-        let mut volumes: Vec<_> = self.catalogue.all().into_values().collect();
+        let mut volumes = self.catalogue.written();
         // Gates are closed in the order of the ids, as their ranks demand.
         volumes.sort_by_key(|volume| volume.id());
         let _gates: Vec<_> = volumes.iter().map(|volume| volume.close_gate()).collect();
@@ -214,8 +217,10 @@ fn catalogue_of(
     health: &Arc<Health>,
 ) -> Catalogue {
     let volumes = backend.volumes();
-    let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
-    let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
+    // A copy that was not received to its end goes as one that is half removed does.
+    let is_hidden = |info: &VolumeRecord| info.is_hidden || info.is_unfinished;
+    let hidden = volumes.iter().filter(|info| is_hidden(info)).map(|info| info.id).collect();
+    let shown = volumes.into_iter().filter(|info| !is_hidden(info)).map(|info| {
         let VolumeRecord { id, name, size_bytes, mode, compression, read_only, .. } = info;
         let settings = VolumeSettings { mode, compression, read_only };
         let place = (id, size_bytes, superblock.block_bytes);

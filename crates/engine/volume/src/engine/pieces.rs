@@ -55,8 +55,12 @@ impl Volumes {
         }
     }
 
-    /// Removes a hidden volume.
+    /// Removes a hidden volume, or one that was not received to its end.
     pub(super) fn clear(&self, volume: VolumeId) -> Result<()> {
+        let record = self.log.read().backend().description(volume);
+        if record.is_some_and(|record| !record.is_hidden) {
+            self.log.change(&Change::Hide { volume })?;
+        }
         let left = self.unmap_from(volume, Lbn(0))?;
         // The change reads nothing under the lock.
         let _held = HeldPages::hold();

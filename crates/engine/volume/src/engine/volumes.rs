@@ -72,7 +72,7 @@ impl Volumes {
         change(&mut self.log.write(), &mut removed)
     }
 
-    fn check_size(&self, size_bytes: u64) -> Result<()> {
+    pub(super) fn check_size(&self, size_bytes: u64) -> Result<()> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         if size_bytes == 0
             || !size_bytes.is_multiple_of(block_bytes)
@@ -90,7 +90,7 @@ impl Volumes {
         Ok(())
     }
 
-    fn next_id(&self) -> VolumeId {
+    pub(super) fn next_id(&self) -> VolumeId {
         VolumeId(self.log.read().backend().totals().next_volume)
     }
 
@@ -116,6 +116,7 @@ impl Volumes {
             compression,
             read_only: false,
             is_hidden: false,
+            is_unfinished: false,
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
         let policy = self.tuning.finder_policy();
@@ -211,12 +212,25 @@ impl Volumes {
         self.check_size(size_bytes)?;
         self.log.bound_open_commit()?;
         let volume = self.catalogue.find(name)?;
+        if volume.read_only() {
+            return Err(VolumeError::SnapshotResize { name: name.to_owned() });
+        }
+        self.resize_to(name, &volume, size_bytes)
+    }
+
+    /// Sets the size of a volume, which may be one that is being received.
+    pub(super) fn resize_to(
+        &self,
+        name: &str,
+        volume: &VolumeShared,
+        size_bytes: u64,
+    ) -> Result<()> {
         let _alone = volume.resize();
         let id = volume.id();
         // Blocks that an earlier resize has left beyond the end must not reappear.
-        self.unmap_beyond(&volume)?;
+        self.unmap_beyond(volume)?;
         let catalogue = self.catalogue.change();
-        let is_cut = self.change_closed(&volume, |state, removed| {
+        let is_cut = self.change_closed(volume, |state, removed| {
             check_there(*removed, name)?;
             let is_cut = size_bytes < volume.size_bytes() && Self::is_large(state, id);
             let shrink = Change::Shrink { volume: id, size_bytes };
@@ -227,7 +241,7 @@ impl Volumes {
         })?;
         drop(catalogue);
         self.log.flush()?;
-        if is_cut { self.unmap_beyond(&volume) } else { Ok(()) }
+        if is_cut { self.unmap_beyond(volume) } else { Ok(()) }
     }
 
     pub(crate) fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
@@ -287,6 +301,6 @@ impl Volumes {
     }
 }
 
-fn check_there(is_removed: bool, name: &str) -> Result<()> {
+pub(super) fn check_there(is_removed: bool, name: &str) -> Result<()> {
     if is_removed { Err(VolumeError::NoSuchVolume { name: name.to_owned() }) } else { Ok(()) }
 }

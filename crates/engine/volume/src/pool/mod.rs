@@ -2,6 +2,7 @@
 
 mod arrange;
 mod copies;
+mod copying;
 mod create;
 mod directory;
 mod estimate;
@@ -25,6 +26,7 @@ mod set_apart;
 mod stat;
 mod tuning;
 
+pub use copying::{Changes, Incoming, Outgoing};
 pub use create::{FullPool, PoolOptions};
 pub use directory::PoolDirectory;
 pub use estimate::FindEstimate;

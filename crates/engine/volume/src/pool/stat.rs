@@ -2,12 +2,13 @@
 
 use super::Pool;
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::engine::{FinderStats, VolumeLayout, VolumesActivity, layout_of};
+use crate::engine::{FinderStats, VolumeLayout, VolumesActivity, identity_of, layout_of};
 use crate::error::Result;
 use crate::load::{LoadStat, Traffic};
 use gemelo_base::StatTable;
 use gemelo_format::{
-    COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, Policy, VolumeId, VolumeRecord,
+    COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, Policy, SnapshotId, VolumeId,
+    VolumeRecord,
 };
 use gemelo_metadata::CacheStats;
 use gemelo_store::{BufferStats, ContentCacheStats};
@@ -24,6 +25,12 @@ pub struct VolumeSummary {
     #[stat(skip)]
     #[serde(flatten)]
     pub record: VolumeRecord,
+    /// The identity of a snapshot, which copies in other pools keep; [`None`] for a volume that
+    /// takes writes.
+    #[stat(skip)]
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub identity: Option<SnapshotId>,
     /// Blocks of the volume that hold a content.
     pub mapped_blocks: u64,
     /// Groups of 64 blocks with blocks that the finder has not examined since they were written.
@@ -164,6 +171,7 @@ impl Pool {
             let shared = live.get(&record.name);
             let backlog = shared.map(|volume| volume.backlog()).unwrap_or_default();
             VolumeSummary {
+                identity: identity_of(&self.engine.superblock, &record),
                 layout: shared
                     .map(|volume| layout_of(&self.engine.log, self.engine.superblock.store, volume))
                     .unwrap_or_default(),
@@ -179,7 +187,8 @@ impl Pool {
                 mapped_blocks,
             }
         };
-        let shown = records.into_iter().filter(|(_, record)| !record.is_hidden);
+        let is_shown = |record: &VolumeRecord| !record.is_hidden && !record.is_unfinished;
+        let shown = records.into_iter().filter(|(_, record)| is_shown(record));
         let mut list: Vec<VolumeSummary> = shown.map(summary).collect();
         list.sort_by(|a, b| a.record.name.cmp(&b.record.name));
         list

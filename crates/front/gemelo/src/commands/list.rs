@@ -216,6 +216,12 @@ pub static COMMANDS: &[ListedCommand] = &[
         .makes(&[volume::export::DESCRIBED])
         .reads(&[format("INPUT/a OUTPUT")])
         .on_pools(&["POOL/a OUT"]),
+    command("volume diff")
+        .makes(&[volume::diff::DESCRIBED])
+        .reads(&[format("INPUT/a INPUT/b --json OUTPUT")]),
+    command("volume send").reads(&[format("INPUT/a")]),
+    command("volume receive").reads(&[format("INPUT/a")]),
+    command("volume copy").reads(&[format("INPUT/a OUTPUT/a")]),
     command("volume create")
         .reads(&[format("INPUT/a --size 1m")])
         .on_pools(&["POOL/new --size 1m"]),

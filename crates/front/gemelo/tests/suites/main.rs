@@ -25,6 +25,7 @@ mod compare;
 mod compression;
 mod content;
 mod contract;
+mod copies;
 mod damaged;
 mod dedisbench;
 mod disk;

@@ -71,6 +71,9 @@ const COMMANDS: &[&str] = &[
     "volume stat DIR/pool/a --space",
     "volume ls DIR/pool",
     "volume ls DIR/pool --space",
+    "volume diff DIR/scrubbed/snapshot DIR/scrubbed/empty",
+    "volume stat DIR/scrubbed/snapshot",
+    "volume ls DIR/scrubbed",
     "volume export DIR/pool/a DIR/exported",
     "volume stat DIR/scrubbed/empty",
     "scan DIR/data --memory 64m --spill-dir DIR",
@@ -249,6 +252,7 @@ fn place() -> tempfile::TempDir {
     assert_eq!(gemelo(&["volume", "import", &data, &format!("{damaged}/a")]).status, 0);
     assert_eq!(gemelo(&["volume", "create", &format!("{damaged}/big"), "--size", "64m"]).status, 0);
     assert_eq!(gemelo(&["volume", "create", &empty, "--size", "4m"]).status, 0);
+    assert_eq!(gemelo(&["volume", "snapshot", &empty, "snapshot"]).status, 0);
     damage(&path("damaged/data"));
     for name in ["first", "second"] {
         let path = path(name);

@@ -11,7 +11,7 @@ use super::check::{Rules, check};
 use super::connection_log::Traffic;
 use super::intake::LONGEST_WHOLE_BYTES;
 
-use super::status::{MAX_STATUS_BYTES, put_block_status};
+use super::status::{MAX_STATUS_BYTES, StatusContexts, put_block_status};
 use crate::wire::{
     COMMAND_FLAG_FUA, Command, ErrorCode, OFFSET_DATA_HEADER_BYTES, RequestHeader, SimpleReply,
     encode_error_chunk, encode_offset_data_header,
@@ -71,6 +71,8 @@ pub(crate) struct Batch {
     /// Bytes of the replies that must be sent.
     reply_bytes: usize,
     structured_replies: bool,
+    /// The contexts of block status that were agreed on.
+    contexts: StatusContexts,
     /// `true` if a request's data lies among the replies.
     holds_data: bool,
     roomy_batches: u32,
@@ -96,6 +98,7 @@ impl Batch {
             replies,
             reply_bytes: 0,
             structured_replies,
+            contexts: StatusContexts::default(),
             holds_data: false,
             roomy_batches: 0,
         }
@@ -175,6 +178,7 @@ impl Batch {
         rules: &Rules,
     ) -> bool {
         let error = check(&request, rules).err().unwrap_or(ErrorCode::NONE);
+        self.contexts = StatusContexts::of(rules.agreed);
         let held = if error.is_none() { held } else { &[] };
         let is_read = request.command == Command::READ && error.is_none();
         // CACHE is a read whose data is not sent. A range longer than the longest read is not read,
@@ -399,7 +403,7 @@ impl Batch {
         let mut reply = Vec::with_capacity(MAX_STATUS_BYTES);
         for entry in self.entries.iter().filter(|entry| entry.shape == Shape::Status) {
             reply.clear();
-            put_block_status(&mut reply, &entry.request, entry.error, device);
+            put_block_status(&mut reply, &entry.request, entry.error, (device, self.contexts));
             assert!(reply.len() <= MAX_STATUS_BYTES, "a block status has the room of its bound");
             put(&mut self.replies, REPLIES_AT + self.reply_bytes, &reply);
             self.reply_bytes += reply.len();

@@ -11,8 +11,10 @@ use gemelo_device::Geometry;
 pub(crate) struct NegotiatedOptions {
     /// `true` if reads are answered in chunks.
     pub(crate) structured_replies: bool,
-    /// `true` if block status may be requested.
+    /// `true` if block status of `base:allocation` may be requested.
     pub(crate) base_allocation: bool,
+    /// `true` if block status of `gemelo:since=` may be requested.
+    pub(crate) since: bool,
     /// `true` if FAST_ZERO may succeed.
     pub(crate) zeroes_are_fast: bool,
 }
@@ -63,7 +65,7 @@ fn check_command(request: &RequestHeader, agreed: NegotiatedOptions) -> Result<(
         | Command::TRIM
         | Command::CACHE
         | Command::WRITE_ZEROES => true,
-        Command::BLOCK_STATUS => agreed.base_allocation,
+        Command::BLOCK_STATUS => agreed.base_allocation || agreed.since,
         _ => false,
     };
     let flags_are_valid = request.flags & !request.command.valid_flags() == 0
@@ -108,6 +110,7 @@ mod tests {
     const AGREED: NegotiatedOptions = NegotiatedOptions {
         structured_replies: true,
         base_allocation: true,
+        since: false,
         zeroes_are_fast: true,
     };
 
@@ -167,6 +170,7 @@ mod tests {
         let none = NegotiatedOptions {
             structured_replies: false,
             base_allocation: false,
+            since: false,
             zeroes_are_fast: false,
         };
         for (command, flags, expected) in [

@@ -9,7 +9,7 @@ use super::tls::TlsPolicy;
 use crate::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, ClientFlags, HandshakeFlags, Info, InfoKind, InfoRequest,
     LONGEST_STRING_BYTES, MetaContextRequest, OPTION_HEADER_BYTES, OptionCode, OptionHeader,
-    OptionReplyHeader, OptionReplyKind, encode_export_name_reply, encode_greeting,
+    OptionReplyHeader, OptionReplyKind, SINCE, SINCE_ID, encode_export_name_reply, encode_greeting,
     encode_listed_export, encode_meta_context,
 };
 use gemelo_device::{Export, Exports};
@@ -37,8 +37,18 @@ pub(crate) struct ServerHandshake<'a> {
     /// `true` if both sides omit the zeros after the reply to EXPORT_NAME.
     no_zeroes: bool,
     structured_replies: bool,
-    /// Name of the export whose block status was agreed on.
-    base_allocation_of: Option<String>,
+    /// The contexts of block status that were agreed on.
+    contexts: AgreedContexts,
+}
+
+/// The contexts of block status of an export that were agreed on.
+#[derive(Default)]
+struct AgreedContexts {
+    /// Name of the export.
+    export: String,
+    base_allocation: bool,
+    /// Name of the snapshot whose differences are told.
+    since: Option<String>,
 }
 
 /// The result of looking up an export to select.
@@ -62,8 +72,9 @@ impl<'a> ServerHandshake<'a> {
         tls: &'a TlsPolicy,
         enter: &'a dyn Fn(&str) -> bool,
     ) -> Self {
-        let (no_zeroes, structured_replies, base_allocation_of) = (false, false, None);
-        Self { stream, exports, tls, enter, no_zeroes, structured_replies, base_allocation_of }
+        let (no_zeroes, structured_replies) = (false, false);
+        let contexts = AgreedContexts::default();
+        Self { stream, exports, tls, enter, no_zeroes, structured_replies, contexts }
     }
 
     /// Runs the handshake to its end. Returns [`None`] if the client ended it without selecting an
@@ -203,7 +214,7 @@ impl<'a> ServerHandshake<'a> {
         Ok(Self {
             stream: self.stream.start_tls(config)?,
             structured_replies: false,
-            base_allocation_of: None,
+            contexts: AgreedContexts::default(),
             ..self
         })
     }
@@ -220,12 +231,16 @@ impl<'a> ServerHandshake<'a> {
     }
 
     fn choose(&self, export: Export) -> Chosen {
+        let is_of_export = self.contexts.export == export.name;
+        let snapshot = self.contexts.since.as_deref().filter(|_| is_of_export);
+        let since = snapshot.and_then(|snapshot| self.exports.since(&export.name, snapshot));
         let agreed = NegotiatedOptions {
             structured_replies: self.structured_replies,
-            base_allocation: self.base_allocation_of.as_deref() == Some(&export.name),
+            base_allocation: self.contexts.base_allocation && is_of_export,
+            since: since.is_some(),
             zeroes_are_fast: export.zeroes_are_fast,
         };
-        Chosen { export, agreed }
+        Chosen { export: since.unwrap_or(export), agreed }
     }
 
     fn export_name(&mut self, data: &[u8]) -> Result<Step, SessionError> {
@@ -305,7 +320,7 @@ impl<'a> ServerHandshake<'a> {
     fn meta_context(&mut self, option: OptionCode, data: &[u8]) -> Result<Step, SessionError> {
         let sets = option == OptionCode::SET_META_CONTEXT;
         if sets {
-            self.base_allocation_of = None;
+            self.contexts = AgreedContexts::default();
         }
         let Ok(request) = MetaContextRequest::decode(data) else {
             return self.invalid(option, b"the data of the option is invalid");
@@ -314,23 +329,37 @@ impl<'a> ServerHandshake<'a> {
             return self.invalid(option, b"send STRUCTURED_REPLY first");
         }
         let Some(export) = self.exports.find(request.name) else { return self.unknown(option) };
-        let is_asked = request
-            .queries
-            .iter()
-            .any(|query| *query == BASE_ALLOCATION || !sets && *query == "base:")
-            || !sets && request.queries.is_empty();
-        if is_asked {
+        for name in self.contexts_of(&export.name, &request.queries, sets) {
+            let since = name.strip_prefix(SINCE);
+            let id = if since.is_some() { SINCE_ID } else { BASE_ALLOCATION_ID };
             // The id has a meaning only in SET_META_CONTEXT. In LIST_META_CONTEXT it is reserved.
-            let id = if sets { BASE_ALLOCATION_ID } else { 0 };
-            self.reply(
-                option,
-                OptionReplyKind::META_CONTEXT,
-                &encode_meta_context(id, BASE_ALLOCATION),
-            )?;
+            let data = encode_meta_context(if sets { id } else { 0 }, &name);
+            self.reply(option, OptionReplyKind::META_CONTEXT, &data)?;
             if sets {
-                self.base_allocation_of = Some(export.name);
+                self.contexts.export.clone_from(&export.name);
+                self.contexts.base_allocation |= since.is_none();
+                self.contexts.since = since.map(str::to_owned).or(self.contexts.since.take());
             }
         }
         self.reply(option, OptionReplyKind::ACK, &[])
+    }
+
+    /// The contexts of an export that these queries ask for. One of the kind [`SINCE`] can be set.
+    fn contexts_of(&self, export: &str, queries: &[&str], sets: bool) -> Vec<String> {
+        let has = |name: &str| queries.contains(&name);
+        let lists = |namespace: &str| !sets && (queries.is_empty() || has(namespace));
+        let mut names = Vec::new();
+        if has(BASE_ALLOCATION) || lists("base:") {
+            names.push(BASE_ALLOCATION.to_owned());
+        }
+        let asked = queries.iter().filter_map(|query| query.strip_prefix(SINCE));
+        let known = asked.filter(|snapshot| self.exports.since(export, snapshot).is_some());
+        let most = if sets { 1 } else { usize::MAX };
+        let mut snapshots: Vec<String> = known.take(most).map(str::to_owned).collect();
+        if lists("gemelo:") {
+            snapshots = self.exports.snapshots();
+        }
+        names.extend(snapshots.into_iter().map(|snapshot| format!("{SINCE}{snapshot}")));
+        names
     }
 }

@@ -22,15 +22,15 @@ pub use handshake::{
 };
 pub use option::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, BlockSizes, Info, InfoKind, InfoRequest,
-    MetaContextRequest, decode_listed_export, decode_meta_context, encode_listed_export,
-    encode_meta_context,
+    MetaContextRequest, SINCE, SINCE_ID, decode_listed_export, decode_meta_context,
+    encode_listed_export, encode_meta_context,
 };
 pub use reply::{
     BlockDescriptor, CHUNK_FLAG_DONE, CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind,
-    ERROR_CHUNK_BYTES, OFFSET_DATA_HEADER_BYTES, ReplyHead, SIMPLE_REPLY_BYTES, STATE_HOLE,
-    STATE_ZERO, SimpleReply, decode_block_descriptors, decode_block_status_context,
-    decode_error_chunk, decode_reply_head, encode_block_status_header, encode_error_chunk,
-    encode_offset_data_header, encode_offset_data_part,
+    ERROR_CHUNK_BYTES, OFFSET_DATA_HEADER_BYTES, ReplyHead, SIMPLE_REPLY_BYTES, STATE_CHANGED,
+    STATE_HOLE, STATE_ZERO, STATE_ZERO_NOW, SimpleReply, decode_block_descriptors,
+    decode_block_status_context, decode_error_chunk, decode_reply_head, encode_block_status_header,
+    encode_error_chunk, encode_offset_data_header, encode_offset_data_part,
 };
 pub use request::{
     COMMAND_FLAG_DF, COMMAND_FLAG_FAST_ZERO, COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE,

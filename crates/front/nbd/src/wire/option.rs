@@ -10,6 +10,13 @@ pub const BASE_ALLOCATION: &str = "base:allocation";
 /// The id that this program's server gives to [`BASE_ALLOCATION`].
 pub const BASE_ALLOCATION_ID: u32 = 1;
 
+/// The start of the names of meta contexts that report what differs from a snapshot, whose name
+/// follows.
+pub const SINCE: &str = "gemelo:since=";
+
+/// The id that this program's server gives to the context of [`SINCE`].
+pub const SINCE_ID: u32 = 2;
+
 /// The kind of an item of information about an export. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InfoKind(pub u16);

@@ -22,6 +22,11 @@ pub const STATE_HOLE: u32 = 1;
 /// State of an extent that reads as zeros.
 pub const STATE_ZERO: u32 = 2;
 
+/// State of an extent that differs from a snapshot.
+pub const STATE_CHANGED: u32 = 1;
+/// State of an extent that held data in a snapshot, and reads as zeros now.
+pub const STATE_ZERO_NOW: u32 = 2;
+
 /// A reply that is not divided into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimpleReply {
@@ -129,19 +134,18 @@ pub fn encode_error_chunk(cookie: u64, error: ErrorCode) -> [u8; ERROR_CHUNK_BYT
         .finish()
 }
 
-/// Encodes everything before `descriptors` extents, in a reply of one chunk.
+/// Encodes everything before `descriptors` extents of a context. `flags` is [`CHUNK_FLAG_DONE`]
+/// for the last chunk of a reply and 0 for the others.
 #[must_use]
 pub fn encode_block_status_header(
     cookie: u64,
     context: u32,
     descriptors: usize,
+    flags: u16,
 ) -> [u8; CHUNK_HEADER_BYTES + 4] {
     assert!(descriptors < (u32::MAX / 8) as usize, "a chunk's length has 32 bits");
     let length = 4 + 8 * descriptors as u32;
-    ChunkHeader { flags: CHUNK_FLAG_DONE, kind: ChunkKind::BLOCK_STATUS, cookie, length }
-        .put()
-        .u32(context)
-        .finish()
+    ChunkHeader { flags, kind: ChunkKind::BLOCK_STATUS, cookie, length }.put().u32(context).finish()
 }
 
 /// An extent of a block status.

@@ -101,7 +101,7 @@ proptest! {
             2 => info_request_of(&name, &[1, 2, 3]),
             3 => MetaContextRequest { name: &name, queries: vec![&name, BASE_ALLOCATION] }.encode(),
             4 => encode_listed_export(&name, &name),
-            5 => [&encode_block_status_header(number, 1, 2)[..], &[7; 16]].concat(),
+            5 => [&encode_block_status_header(number, 1, 2, CHUNK_FLAG_DONE)[..], &[7; 16]].concat(),
             6 => encode_error_chunk(number, ErrorCode::IO).to_vec(),
             _ => Info::Description(&name).encode(),
         };
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(decode_error_chunk(&failed[CHUNK_HEADER_BYTES..]), Ok((ErrorCode(error), "")));
 
         let extent = BlockDescriptor { length, state };
-        let mut status = encode_block_status_header(cookie, 5, 1).to_vec();
+        let mut status = encode_block_status_header(cookie, 5, 1, CHUNK_FLAG_DONE).to_vec();
         status.extend_from_slice(&extent.encode());
         prop_assert_eq!(decode_block_status_context(&status[CHUNK_HEADER_BYTES..]), Ok(5));
         let found: Vec<_> = decode_block_descriptors(&status[CHUNK_HEADER_BYTES..]).unwrap().collect();

@@ -1,13 +1,17 @@
 //! The client of the control socket.
 
+use super::chunks::Chunks;
 use super::frame::Frames;
 use super::{ControlAddress, LOOK_NAME, MAX_REPLY_BYTES, Message, NAME};
 use crate::failure::RequestFailure;
 use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Monitor, Silent, StopFlag};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+
+/// Bytes of a stream that are passed on at once.
+const COPIED_AT_ONCE: usize = 256 << 10;
 
 /// The kind of process that has the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,17 +58,80 @@ pub(crate) fn connect_front_end(directory: &Path) -> Result<UnixStream, RequestF
     frames.into_stream().map_err(lost)
 }
 
+/// Has the process that serves a pool send a snapshot, and writes the stream to `out`.
+pub(crate) fn send(
+    directory: &Path,
+    request: &PoolRequest,
+    out: &mut dyn Write,
+    (monitor, stop): (&dyn Monitor, &StopFlag),
+) -> Result<Reply, RequestFailure> {
+    let mut frames = connect(directory, HolderKind::Server).map_err(|error| lost(&error))?;
+    converse(&mut frames, request, monitor, stop)?;
+    let mut chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
+    let mut buffer = vec![0; COPIED_AT_ONCE];
+    loop {
+        let count = chunks.read(&mut buffer).map_err(|error| lost(&error))?;
+        if count == 0 {
+            break;
+        }
+        let bytes = buffer.get(..count).unwrap_or_default();
+        out.write_all(bytes)
+            .map_err(|error| RequestFailure::of("cannot write the stream", &error))?;
+    }
+    out.flush().map_err(|error| RequestFailure::of("cannot write the stream", &error))?;
+    await_reply(&mut frames, monitor, stop)
+}
+
+/// Gives a stream to the process that serves a pool, which makes a snapshot of it.
+pub(crate) fn receive(
+    directory: &Path,
+    request: &PoolRequest,
+    input: &mut dyn Read,
+    (monitor, stop): (&dyn Monitor, &StopFlag),
+) -> Result<Reply, RequestFailure> {
+    let mut frames = connect(directory, HolderKind::Server).map_err(|error| lost(&error))?;
+    converse(&mut frames, request, monitor, stop)?;
+    let mut chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
+    let mut buffer = vec![0; COPIED_AT_ONCE];
+    loop {
+        let count = match input.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other.map_err(|error| RequestFailure::of("cannot read the stream", &error))?,
+        };
+        if stop.is_raised() {
+            return Err(RequestFailure::midway("stopped before the end"));
+        }
+        let bytes = buffer.get(..count).unwrap_or_default();
+        let sent = if count == 0 { chunks.end() } else { chunks.write_all(bytes) };
+        // A server that refuses the stream says so, and takes no more of it.
+        if count == 0 || sent.is_err() {
+            break;
+        }
+    }
+    await_reply(&mut frames, monitor, stop)
+}
+
+fn lost(error: &io::Error) -> RequestFailure {
+    RequestFailure::of("the process that serves the pool went away", error)
+}
+
 fn converse(
     frames: &mut Frames,
     request: &PoolRequest,
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<Reply, RequestFailure> {
-    let lost =
-        |error: io::Error| RequestFailure::of("the process that serves the pool went away", &error);
-    frames.send(request).map_err(lost)?;
+    frames.send(request).map_err(|error| lost(&error))?;
+    await_reply(frames, monitor, stop)
+}
+
+fn await_reply(
+    frames: &mut Frames,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<Reply, RequestFailure> {
     loop {
-        match frames.receive(MAX_REPLY_BYTES, stop, None).map_err(lost)? {
+        match frames.receive(MAX_REPLY_BYTES, stop, None).map_err(|error| lost(&error))? {
             None => return Err(RequestFailure::midway("stopped before the end")),
             Some(Message::Begin { phase, unit, total }) => {
                 monitor.begin(&phase, unit.into(), total);

@@ -37,9 +37,20 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(STOP_CHECKED_EVERY))?;
-        stream.set_write_timeout(Some(SEND_TIMEOUT))?;
-        Ok(Self { stream, clock: SystemClock::new() })
+        let frames = Self { stream, clock: SystemClock::new() };
+        frames.set_timeouts()?;
+        Ok(frames)
+    }
+
+    /// Sets the timeouts of frames, after others were set.
+    pub(super) fn set_timeouts(&self) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(STOP_CHECKED_EVERY))?;
+        self.stream.set_write_timeout(Some(SEND_TIMEOUT))
+    }
+
+    /// The socket. All bytes after the last received frame are still in it.
+    pub(super) const fn stream(&self) -> &UnixStream {
+        &self.stream
     }
 
     /// Returns the socket, without timeouts. All bytes after the last received frame are still in

@@ -3,15 +3,17 @@
 //! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian,
 //! and JSON of that length. The client sends a [`PoolRequest`](crate::PoolRequest). The server
 //! sends any number of progress messages and then the reply. After the reply to `connect`, a front
-//! end of the server speaks its own protocol on the connection.
+//! end of the server speaks its own protocol on the connection. After the reply to `send` or
+//! `receive`, chunks of a stream come, and then another reply.
 
+mod chunks;
 mod client;
 mod frame;
 mod look;
 mod notes;
 mod server;
 
-pub(crate) use client::{HolderKind, ask, connect_front_end, is_answering};
+pub(crate) use client::{HolderKind, ask, connect_front_end, is_answering, receive, send};
 pub use look::LookServer;
 pub(crate) use server::{Control, MAX_OPEN_FILES};
 

@@ -3,18 +3,20 @@
 //! Clients that have sent no request have a limit of their own, so that silent clients cannot
 //! exclude others.
 
+use super::chunks::Chunks;
 use super::frame::Frames;
 use super::notes::Notes;
 use super::{ControlAddress, MAX_REQUEST_BYTES, Message, NAME};
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
-use crate::request::{PoolRequest, Reply};
-use gemelo_base::{Monitor, StopFlag};
+use crate::request::{CopiedReport, PoolRequest, Reply};
+use gemelo_base::{Monitor, Silent, StopFlag};
 use gemelo_device::{MadeSocket, Transfers, remove_left_socket};
+use gemelo_format::DedupMode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fs::Permissions;
-use std::io;
+use std::io::{self, BufReader, BufWriter, IntoInnerError};
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -43,6 +45,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before the server checks again whether one of too many clients has left, or whether the
 /// system accepts connections again.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Bytes of a stream that are gathered before they are passed on.
+const STREAM_BUFFER_BYTES: usize = 256 << 10;
 
 /// State that the threads of all clients share.
 struct Shared {
@@ -193,6 +198,12 @@ impl Shared {
             self.stop.raise();
             return reply;
         }
+        if let PoolRequest::Send { name, since } = &request {
+            return self.send(frames, name, since.as_deref());
+        }
+        if let PoolRequest::Receive { name, mode } = &request {
+            return self.receive(frames, name, *mode);
+        }
         let notes = Notes::new(frames, self.closing.clone());
         let answer = self.pool.perform(&request, &notes, notes.stop());
         let mut frames = notes.finish()?;
@@ -200,6 +211,30 @@ impl Shared {
             Ok(reply) => Message::Reply(reply),
             Err(failure) => Message::Failure(failure),
         })
+    }
+
+    fn send(&self, mut frames: Frames, name: &str, since: Option<&str>) -> io::Result<()> {
+        let outgoing = match self.pool.outgoing(name, since) {
+            Ok(outgoing) => outgoing,
+            Err(failure) => return frames.send(&Message::Failure(failure)),
+        };
+        frames.send(&Message::Reply(Reply::Done))?;
+        let chunks = Chunks::new(frames.stream(), &self.closing)?;
+        let mut out = BufWriter::with_capacity(STREAM_BUFFER_BYTES, chunks);
+        let sent = self.pool.send(&outgoing, &mut out, (&Silent, &self.closing));
+        out.into_inner().map_err(IntoInnerError::into_error)?.end()?;
+        frames.set_timeouts()?;
+        frames.send(&message_of(sent))
+    }
+
+    fn receive(&self, mut frames: Frames, name: &str, mode: DedupMode) -> io::Result<()> {
+        frames.send(&Message::Reply(Reply::Done))?;
+        let chunks = Chunks::new(frames.stream(), &self.closing)?;
+        let mut input = BufReader::with_capacity(STREAM_BUFFER_BYTES, chunks);
+        let received = self.pool.receive(name, mode, &mut input, (&Silent, &self.closing));
+        drop(input);
+        frames.set_timeouts()?;
+        frames.send(&message_of(received))
     }
 
     /// Gives the connection to the front end that moves the data of volumes.
@@ -213,6 +248,13 @@ impl Shared {
         frames.send(&Message::Reply(Reply::Done))?;
         transfers.adopt(frames.into_stream()?, "control socket");
         Ok(())
+    }
+}
+
+fn message_of(copied: Result<CopiedReport, RequestFailure>) -> Message {
+    match copied {
+        Ok(report) => Message::Reply(Reply::Copied(report)),
+        Err(failure) => Message::Failure(failure),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Changes of the commits of the journal.
 
 use super::edit::Edit;
-use gemelo_format::{Change, Checksum, CommitOrder, Lbn, Pbn, VolumeId};
+use gemelo_format::{Change, Checksum, CommitOrder, Lbn, Pbn, SnapshotId, VolumeId};
 
 /// Changes a field of one of the changes of a commit, leaves it out, or makes it twice.
 pub(super) fn change_payload(order: CommitOrder, payload: &mut Vec<u8>, edit: Edit) {
@@ -50,6 +50,13 @@ fn new_change(edit: Edit) -> Change {
             created_s: None,
         },
         9 => Change::Rename { volume, name: "one".to_owned() },
+        11 => Change::Receive {
+            volume,
+            name: "a copy".to_owned(),
+            identity: SnapshotId { pool: [1; 16], volume, created_s: 1 },
+            created_s: None,
+            is_whole: number.is_multiple_of(2),
+        },
         10 => Change::JournalData { pbn, content: vec![1; edit.new_value(512) as usize % 2000] },
         _ => Change::Share { volume, lbn: first, pbn, checksum: Checksum(1) },
     }
@@ -87,6 +94,7 @@ fn change_change(change: &mut Change, edit: Edit) {
         | Change::Clone { volume, .. }
         | Change::SetMode { volume, .. }
         | Change::SetCompression { volume, .. }
+        | Change::Receive { volume, .. }
         | Change::Hide { volume } => edit.change_u32(&mut volume.0),
         Change::Grow { data_blocks } => edit.change(data_blocks),
         Change::Identify { pbn, .. } | Change::Suspect { pbn, .. } => block(pbn),

@@ -13,6 +13,7 @@ pub(super) fn origin(record: &VolumeRecord) -> String {
     match &record.birth.origin {
         Origin::Empty => "empty".to_owned(),
         Origin::Imported => "import".to_owned(),
+        Origin::Received { .. } => "received".to_owned(),
         Origin::Clone { name, .. } if record.read_only => format!("snapshot of {name}"),
         Origin::Clone { name, .. } => format!("clone of {name}"),
     }

@@ -11,7 +11,7 @@ use crate::table::Table;
 use crate::values::pool_place_parser;
 use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
-use gemelo_format::{DedupMode, Origin, VolumeRecord};
+use gemelo_format::{DedupMode, Origin, SnapshotId, VolumeRecord};
 use gemelo_place::PoolPlace;
 use gemelo_record::ResultFile;
 use gemelo_serve::{StatReport, VolumeReport};
@@ -68,6 +68,10 @@ struct VolumeRow<'a> {
     clients: Option<u64>,
     /// Seconds since 1970, UTC; [`None`] if unknown.
     created_s: Option<u64>,
+    /// Identity of a snapshot, which copies in other pools keep; absent for a volume that takes
+    /// writes.
+    #[schemars(with = "Option<String>")]
+    identity: Option<SnapshotId>,
     /// Origin of the volume.
     origin: &'a Origin,
     #[serde(skip)]
@@ -110,6 +114,7 @@ fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> V
             read_only: record.read_only,
             clients: *connections,
             created_s: record.birth.created_s,
+            identity: summary.identity,
             origin: &record.birth.origin,
             record,
         }

@@ -4,10 +4,13 @@ mod birth;
 mod change;
 mod copy;
 mod create;
+pub(super) mod diff;
 pub(super) mod export;
 mod import;
 pub(super) mod ls;
 mod mode;
+mod send;
+mod send_to;
 pub(super) mod stat;
 
 use crate::context::Context;
@@ -60,6 +63,24 @@ enum Action {
     /// Zeros become holes of the file. If clients write to the volume meanwhile, create a snapshot
     /// first and export that, because an export does not read all blocks at the same moment.
     Export(export::Arguments),
+    /// List the ranges of bytes in which two snapshots of a pool differ
+    ///
+    /// Takes the time of what differs, however large the snapshots are.
+    Diff(diff::Arguments),
+    /// Write a snapshot to standard output as a stream for another pool
+    ///
+    /// The stream has each content once, and compressed ones as they are stored.
+    Send(send::Send),
+    /// Copy a snapshot to another pool, here or on another host
+    ///
+    /// Only what differs from a snapshot that both pools have is sent. The copy appears when it is
+    /// whole and durable.
+    Copy(send_to::Arguments),
+    /// Make a snapshot of the stream that standard input has
+    ///
+    /// The snapshot appears when it is whole and durable. If anything fails before, the pool stays
+    /// as it was.
+    Receive(send::Receive),
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
@@ -75,5 +96,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Set(arguments) => change::set(arguments, context),
         Action::Import(arguments) => import::run(arguments, context),
         Action::Export(arguments) => export::run(arguments, context),
+        Action::Diff(arguments) => diff::run(arguments, context),
+        Action::Send(arguments) => send::send(arguments, context),
+        Action::Copy(arguments) => send_to::run(arguments, context),
+        Action::Receive(arguments) => send::receive(arguments, context),
     }
 }

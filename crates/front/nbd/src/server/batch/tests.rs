@@ -151,6 +151,7 @@ proptest! {
         let agreed = NegotiatedOptions {
             structured_replies,
             base_allocation: base_allocation && structured_replies,
+            since: false,
             zeroes_are_fast: true,
         };
         let rules = Rules::new(agreed, &GEOMETRY);
@@ -229,6 +230,7 @@ fn a_batch_takes_the_memory_of_its_replies_and_no_more() {
         let agreed = NegotiatedOptions {
             structured_replies,
             base_allocation: false,
+            since: false,
             zeroes_are_fast: false,
         };
         let memory = Memory::default();
@@ -252,6 +254,7 @@ fn a_reply_buffer_that_many_batches_in_a_row_hardly_used_is_released() {
     let agreed = NegotiatedOptions {
         structured_replies: false,
         base_allocation: false,
+        since: false,
         zeroes_are_fast: false,
     };
     let device = Sectors::default();
@@ -299,6 +302,7 @@ fn the_data_of_reads_lies_where_the_kernel_copies_fast() {
             let agreed = NegotiatedOptions {
                 structured_replies,
                 base_allocation: false,
+                since: false,
                 zeroes_are_fast: true,
             };
             let rules = Rules::new(agreed, &device.geometry());
@@ -328,6 +332,7 @@ fn a_batch_is_full_by_its_requests_its_data_or_its_replies() {
     let agreed = NegotiatedOptions {
         structured_replies: false,
         base_allocation: false,
+        since: false,
         zeroes_are_fast: true,
     };
     let fill = |command, length: u32, payload: Range<usize>| {

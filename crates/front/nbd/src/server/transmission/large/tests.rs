@@ -24,6 +24,7 @@ proptest! {
         let agreed = NegotiatedOptions {
             structured_replies: true,
             base_allocation: true,
+            since: false,
             zeroes_are_fast: true,
         };
         let rules = Rules::new(agreed, &geometry);

@@ -1,0 +1,14 @@
+//! Copies of snapshots between pools.
+//!
+//! [`send`] writes a snapshot as a stream: all of it, or what differs from an earlier snapshot.
+//! [`receive`] makes a snapshot of a stream, which becomes visible when it is whole and durable.
+//! [`stream`] is the format, which `docs/reference/stream.md` describes.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod receive;
+mod send;
+pub mod stream;
+
+pub use receive::{ReceiveError, ReceiveOptions, Received, receive};
+pub use send::{MayAnswer, SendError, Sent, send};

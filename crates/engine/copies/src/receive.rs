@@ -1,0 +1,219 @@
+//! Receiving a snapshot.
+//!
+//! The records of a frame become one batch of requests to the volume that is filled. A copy of an
+//! earlier block is read back from that volume, after what precedes it was written.
+
+use crate::stream::{Head, Record, StreamError, StreamReader, Sums};
+use gemelo_base::{Classified, Monitor, StopFlag, Unit};
+use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
+use gemelo_format::DedupMode;
+use gemelo_store::decompress;
+use gemelo_volume::{Pool, Receipt, Volume, VolumeError};
+use std::io::Read;
+use thiserror::Error;
+
+/// Bytes of earlier blocks that are copied at once.
+const COPIED_BYTES: u64 = 1 << 20;
+
+/// Settings of a receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiveOptions {
+    /// Deduplication of a copy that builds on no other one.
+    pub mode: DedupMode,
+}
+
+/// The result of a receive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// The description of the snapshot.
+    pub head: Head,
+    /// The sums of the stream.
+    pub sums: Sums,
+    /// Length of the stream in bytes.
+    pub stream_bytes: u64,
+}
+
+/// The reason why nothing was received.
+#[derive(Debug, Error, Classified)]
+pub enum ReceiveError {
+    /// The stream was refused.
+    #[kind(source)]
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The stream has a content that cannot be decompressed.
+    #[kind(Damaged)]
+    #[error("block {block} of the snapshot cannot be decompressed")]
+    Content {
+        /// The number of the block.
+        block: u64,
+    },
+    /// The pool refused the snapshot, or failed.
+    #[kind(source)]
+    #[error(transparent)]
+    Pool(#[from] VolumeError),
+    /// The volume that is filled failed.
+    #[kind(source)]
+    #[error("cannot write block {block} of the snapshot")]
+    Volume {
+        /// The number of the block.
+        block: u64,
+        /// The error of the volume.
+        source: DeviceError,
+    },
+    /// The user stopped it.
+    #[kind(Failed)]
+    #[error("stopped before the end")]
+    Interrupted,
+}
+
+/// Makes a snapshot `name` of a stream. It is there when this returns, and otherwise the pool is as
+/// it was.
+///
+/// # Errors
+/// Fails if the stream is not whole or builds on a snapshot that the pool lacks, if the pool has a
+/// volume of this name, or if the pool fails.
+pub fn receive(
+    pool: &Pool,
+    name: &str,
+    input: &mut dyn Read,
+    options: ReceiveOptions,
+    (monitor, stop): (&dyn Monitor, &StopFlag),
+) -> Result<Received, ReceiveError> {
+    let (head, mut stream) = StreamReader::begin(input)?;
+    let receipt = Receipt {
+        identity: head.identity,
+        created_s: head.created_s,
+        size_bytes: head.size_bytes,
+        base: head.since,
+        mode: options.mode,
+    };
+    let incoming = pool.incoming(name, receipt)?;
+    monitor.begin("Receiving", Unit::Bytes, Some(head.size_bytes));
+    let mut filler =
+        Filler { volume: incoming.volume(), block_bytes: head.block_bytes, contents: Vec::new() };
+    let mut passed = 0;
+    while let Some(records) = stream.next_frame()? {
+        filler.fill(&records)?;
+        if stop.is_raised() {
+            return Err(ReceiveError::Interrupted);
+        }
+        let next = stream.next_block();
+        monitor.advance((next - passed) * u64::from(head.block_bytes));
+        passed = next;
+    }
+    let (sums, stream_bytes) = (stream.sums(), stream.bytes());
+    incoming.finish()?;
+    monitor.finish();
+    Ok(Received { head, sums, stream_bytes })
+}
+
+/// Fills a volume.
+struct Filler {
+    volume: Volume,
+    block_bytes: u32,
+    /// Contents that were decompressed.
+    contents: Vec<u8>,
+}
+
+impl Filler {
+    fn offset(&self, block: u64) -> u64 {
+        block * u64::from(self.block_bytes)
+    }
+
+    fn fill(&mut self, records: &[Record<'_>]) -> Result<(), ReceiveError> {
+        self.decompress_all(records)?;
+        let mut contents = self.contents.chunks_exact(self.block_bytes as usize);
+        let mut batch = Vec::with_capacity(records.len());
+        for record in records {
+            let operation = match record {
+                Record::Zeros { first, count } => Operation::WriteZeroes {
+                    offset: self.offset(*first),
+                    length: self.offset(*count),
+                    may_free: true,
+                    durability: Durability::Flushed,
+                },
+                Record::Plain { first, contents } => Operation::Write {
+                    offset: self.offset(*first),
+                    data: contents,
+                    durability: Durability::Flushed,
+                },
+                Record::Compressed { block, .. } => {
+                    let data = contents.next();
+                    assert!(data.is_some(), "each content was decompressed");
+                    Operation::Write {
+                        offset: self.offset(*block),
+                        data: data.unwrap_or_default(),
+                        durability: Durability::Flushed,
+                    }
+                }
+                Record::Copies { first, count, from } => {
+                    self.execute(&mut batch)?;
+                    self.copy(*first, *count, *from)?;
+                    continue;
+                }
+            };
+            batch.push(Request { operation, outcome: Ok(()) });
+        }
+        self.execute(&mut batch)
+    }
+
+    fn decompress_all(&mut self, records: &[Record<'_>]) -> Result<(), ReceiveError> {
+        let block_bytes = self.block_bytes as usize;
+        let is_compressed = |record: &&Record<'_>| matches!(record, Record::Compressed { .. });
+        let count = records.iter().filter(is_compressed).count();
+        self.contents.resize(count * block_bytes, 0);
+        let compressed = records.iter().filter(is_compressed);
+        for (record, content) in compressed.zip(self.contents.chunks_exact_mut(block_bytes)) {
+            let Record::Compressed { block, algorithm, bytes } = record else { continue };
+            if !decompress(*algorithm, bytes, content) {
+                return Err(ReceiveError::Content { block: *block });
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies earlier blocks.
+    fn copy(&self, first: u64, count: u64, from: u64) -> Result<(), ReceiveError> {
+        let at_once = (COPIED_BYTES / u64::from(self.block_bytes)).max(1);
+        let mut done = 0;
+        let mut buffer = Vec::new();
+        while done < count {
+            let some = at_once.min(count - done);
+            buffer.resize(self.offset(some) as usize, 0);
+            let offset = self.offset(from + done);
+            let operation = Operation::Read { offset, buffer: &mut buffer };
+            self.execute(&mut vec![Request { operation, outcome: Ok(()) }])?;
+            let operation = Operation::Write {
+                offset: self.offset(first + done),
+                data: &buffer,
+                durability: Durability::Flushed,
+            };
+            self.execute(&mut vec![Request { operation, outcome: Ok(()) }])?;
+            done += some;
+        }
+        Ok(())
+    }
+
+    fn execute(&self, batch: &mut Vec<Request<'_>>) -> Result<(), ReceiveError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.volume.execute(batch);
+        let failed = batch.drain(..).find_map(|request| {
+            let offset = match &request.operation {
+                Operation::Read { offset, .. }
+                | Operation::Write { offset, .. }
+                | Operation::WriteZeroes { offset, .. }
+                | Operation::Trim { offset, .. } => *offset,
+                Operation::Flush => 0,
+            };
+            request.outcome.err().map(|source| (offset, source))
+        });
+        match failed {
+            None => Ok(()),
+            Some((offset, source)) => {
+                Err(ReceiveError::Volume { block: offset / u64::from(self.block_bytes), source })
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Writing a stream.
+
+use super::record::{Position, Record, Sums};
+use super::{END, FULL_PAYLOAD_BYTES, GIVEN_UP, Head, MAGIC, RECORDS, Running, VERSION};
+use std::io::{self, Write};
+
+/// Writes a stream, frame by frame.
+pub struct StreamWriter<'w> {
+    out: &'w mut dyn Write,
+    running: Running,
+    payload: Vec<u8>,
+    at: Position,
+    sums: Sums,
+}
+
+impl<'w> StreamWriter<'w> {
+    /// Writes the head of a stream.
+    ///
+    /// # Errors
+    /// Fails if the output fails.
+    pub fn begin(out: &'w mut dyn Write, head: &Head) -> io::Result<Self> {
+        let at = Position { next: 0, block_bytes: head.block_bytes, blocks: head.blocks() };
+        let (running, payload) = (Running::default(), Vec::with_capacity(2 * FULL_PAYLOAD_BYTES));
+        let mut stream = Self { out, running, payload, at, sums: Sums::default() };
+        let description = head.encode();
+        stream.write(MAGIC)?;
+        stream.write(&VERSION.to_le_bytes())?;
+        stream.write(&(description.len() as u32).to_le_bytes())?;
+        stream.write(&description)?;
+        stream.write_check()?;
+        Ok(stream)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.running.add(bytes);
+        self.out.write_all(bytes)
+    }
+
+    fn write_check(&mut self) -> io::Result<()> {
+        self.write(&self.running.check())
+    }
+
+    fn write_frame(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
+        self.write(&[kind])?;
+        self.write(&(payload.len() as u32).to_le_bytes())?;
+        self.write(payload)?;
+        self.write_check()
+    }
+
+    /// Adds a record. Records come in the order of their blocks. A list of plain contents has at
+    /// most a MiB.
+    ///
+    /// # Errors
+    /// Fails if the output fails.
+    pub fn add(&mut self, record: &Record<'_>) -> io::Result<()> {
+        record.put(&mut self.at, &mut self.payload);
+        self.sums.add(record, self.at.block_bytes);
+        if self.payload.len() >= FULL_PAYLOAD_BYTES { self.write_records() } else { Ok(()) }
+    }
+
+    pub(super) fn write_records(&mut self) -> io::Result<()> {
+        if self.payload.is_empty() {
+            return Ok(());
+        }
+        let mut payload = std::mem::take(&mut self.payload);
+        let written = self.write_frame(RECORDS, &payload);
+        payload.clear();
+        self.payload = payload;
+        written
+    }
+
+    /// Writes the end of the stream. Returns the sums and the bytes of the stream.
+    ///
+    /// # Errors
+    /// Fails if the output fails.
+    pub fn finish(mut self) -> io::Result<(Sums, u64)> {
+        self.write_records()?;
+        let mut payload = Vec::new();
+        self.sums.put(&mut payload);
+        payload.extend_from_slice(&self.running.hash());
+        self.write_frame(END, &payload)?;
+        self.out.flush()?;
+        Ok((self.sums, self.running.bytes))
+    }
+
+    /// Writes the reason why the stream ends early, so that its reader can tell it.
+    ///
+    /// # Errors
+    /// Fails if the output fails.
+    pub fn give_up(mut self, why: &str) -> io::Result<()> {
+        self.write_frame(GIVEN_UP, why.as_bytes())?;
+        self.out.flush()
+    }
+}

@@ -1,0 +1,183 @@
+//! Making a copy of a snapshot of another pool.
+//!
+//! The copy begins as an unfinished volume: empty, or a clone of the snapshot on which it builds.
+//! It is written as any volume is, but no client finds it. One change makes it a snapshot. A crash
+//! before leaves it unfinished, and the next opening removes it.
+
+use super::VolumeShared;
+use super::shared::VolumeSettings;
+use super::volumes::{Volumes, check_there};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{
+    Birth, Change, DedupMode, Origin, SnapshotId, Superblock, VolumeId, VolumeRecord,
+};
+use std::sync::Arc;
+
+/// The description of a snapshot that is received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its identity, which the copy keeps.
+    pub identity: SnapshotId,
+    /// Its creation time in seconds since 1970; [`None`] if unknown.
+    pub created_s: Option<u64>,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// The snapshot on which it builds; [`None`] if it is received as a whole.
+    pub base: Option<SnapshotId>,
+    /// Deduplication of what is written. A copy that builds on another one keeps the mode of that.
+    pub mode: DedupMode,
+}
+
+/// Returns the identity of a snapshot that clients can see.
+pub(crate) fn identity_of(superblock: &Superblock, record: &VolumeRecord) -> Option<SnapshotId> {
+    let is_seen = !record.is_hidden && !record.is_unfinished;
+    SnapshotId::of(superblock.pool_id, record).filter(|_| is_seen)
+}
+
+impl Volumes {
+    /// The record of a copy of a snapshot.
+    fn find_copy(&self, identity: SnapshotId) -> Option<VolumeRecord> {
+        let records = self.log.read().backend().volumes();
+        records.into_iter().find(|one| identity_of(&self.superblock, one) == Some(identity))
+    }
+
+    /// Makes an unfinished volume.
+    pub(crate) fn begin_receiving(
+        &self,
+        name: &str,
+        receipt: &Receipt,
+    ) -> Result<Arc<VolumeShared>> {
+        self.health.check_writable()?;
+        self.check_size(receipt.size_bytes)?;
+        self.log.make_room_for_clone()?;
+        if let Some(copy) = self.find_copy(receipt.identity) {
+            return Err(VolumeError::ReceivedBefore { name: copy.name });
+        }
+        let volume = match receipt.base {
+            None => self.begin_empty(name, receipt)?,
+            Some(base) => self.begin_clone(name, receipt, base)?,
+        };
+        if volume.size_bytes() != receipt.size_bytes {
+            self.resize_to(name, &volume, receipt.size_bytes)
+                .inspect_err(|_| self.give_up(&volume))?;
+        }
+        Ok(volume)
+    }
+
+    fn begin_empty(&self, name: &str, receipt: &Receipt) -> Result<Arc<VolumeShared>> {
+        let mut catalogue = self.catalogue.change();
+        catalogue.check_free(name)?;
+        let Receipt { identity, created_s, size_bytes, mode, .. } = *receipt;
+        let (id, compression) = (self.next_id(), self.superblock.store.compression());
+        self.log.change(&Change::Create(VolumeRecord {
+            id,
+            name: name.to_owned(),
+            size_bytes,
+            mode,
+            compression,
+            read_only: false,
+            is_hidden: false,
+            is_unfinished: true,
+            birth: Birth { created_s, origin: Origin::Received { identity } },
+        }))?;
+        let settings = VolumeSettings { mode, compression, read_only: false };
+        let volume = self.shared_of(id, size_bytes, settings);
+        catalogue.add_receiving(Arc::clone(&volume));
+        Ok(volume)
+    }
+
+    fn begin_clone(
+        &self,
+        name: &str,
+        receipt: &Receipt,
+        base: SnapshotId,
+    ) -> Result<Arc<VolumeShared>> {
+        let no_base = || VolumeError::NoBase { identity: base };
+        let record = self.find_copy(base).ok_or_else(no_base)?;
+        let from = self.catalogue.find(&record.name)?;
+        let _kept = from.keep();
+        let mut catalogue = self.catalogue.change();
+        catalogue.check_free(name)?;
+        if from.id() != record.id || !catalogue.has(&record.name, &from) {
+            return Err(no_base());
+        }
+        let Receipt { identity, created_s, .. } = *receipt;
+        let (source, volume) = (from.id(), self.next_id());
+        let name = name.to_owned();
+        {
+            // One commit has both, so that no clone is ever seen.
+            let mut state = self.log.write();
+            let clone =
+                Change::Clone { source, volume, name: String::new(), read_only: false, created_s };
+            self.log.apply(&mut state, &clone)?;
+            let receive = Change::Receive { volume, name, identity, created_s, is_whole: false };
+            self.log.apply(&mut state, &receive)?;
+        }
+        let settings =
+            VolumeSettings { mode: from.mode(), compression: from.compression(), read_only: false };
+        let copy = self.shared_of(volume, from.size_bytes(), settings);
+        catalogue.add_receiving(Arc::clone(&copy));
+        Ok(copy)
+    }
+
+    fn shared_of(
+        &self,
+        id: VolumeId,
+        size_bytes: u64,
+        settings: VolumeSettings,
+    ) -> Arc<VolumeShared> {
+        let place = (id, size_bytes, self.superblock.block_bytes);
+        VolumeShared::new(place, settings, self.tuning.finder_policy(), &self.health)
+    }
+
+    /// Makes an unfinished volume a snapshot. It is durable after the next flush, and never before
+    /// what was written to it: commits become durable in their order.
+    pub(crate) fn end_receiving(
+        &self,
+        name: &str,
+        unfinished: &Arc<VolumeShared>,
+        receipt: &Receipt,
+    ) -> Result<()> {
+        self.health.check_writable()?;
+        let _alone = unfinished.resize();
+        let mut catalogue = self.catalogue.change();
+        catalogue.check_free(name)?;
+        let volume = unfinished.id();
+        self.change_closed(unfinished, |state, removed| {
+            check_there(*removed, name)?;
+            let Receipt { identity, created_s, .. } = *receipt;
+            let name = name.to_owned();
+            let receive = Change::Receive { volume, name, identity, created_s, is_whole: true };
+            self.log.apply(state, &receive)?;
+            *removed = true;
+            Ok(())
+        })?;
+        let (mode, compression) = (unfinished.mode(), unfinished.compression());
+        let settings = VolumeSettings { mode, compression, read_only: true };
+        catalogue.insert(name, self.shared_of(volume, unfinished.size_bytes(), settings));
+        catalogue.end_receiving(unfinished);
+        Ok(())
+    }
+
+    /// Removes an unfinished volume. What fails now is done after the next opening.
+    pub(crate) fn give_up(&self, unfinished: &Arc<VolumeShared>) {
+        let volume = unfinished.id();
+        {
+            let _alone = unfinished.resize();
+            let mut catalogue = self.catalogue.change();
+            catalogue.end_receiving(unfinished);
+            let hidden = self.change_closed(unfinished, |state, removed| {
+                *removed = true;
+                self.log.apply(state, &Change::Hide { volume })
+            });
+            if hidden.is_err() {
+                return;
+            }
+        }
+        if self.tuning.background {
+            self.catalogue.clear_soon(volume);
+        } else if self.clear(volume).is_err() {
+            self.catalogue.clear_later(volume);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Copies between pools: what differs, the contents that are sent, and the snapshot that is made of
+//! them.
+
+use super::Pool;
+use crate::engine;
+use crate::engine::{DifferingRanges, Engine, Receipt, SentContent, VolumeShared, identity_of};
+use crate::error::{Result, VolumeError};
+use crate::volume::Volume;
+use gemelo_base::StopFlag;
+use gemelo_device::{ChangedExtent, DeviceError};
+use gemelo_format::{Lbn, SnapshotId, VolumeRecord};
+use gemelo_metadata::Differences;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A snapshot that is sent, as a whole or as what differs from an earlier one.
+pub struct Outgoing {
+    engine: Arc<Engine>,
+    name: String,
+    volume: Arc<VolumeShared>,
+    record: VolumeRecord,
+    identity: SnapshotId,
+    base: Option<(String, Arc<VolumeShared>, SnapshotId)>,
+}
+
+impl Outgoing {
+    /// Identity of the snapshot.
+    #[must_use]
+    pub const fn identity(&self) -> SnapshotId {
+        self.identity
+    }
+
+    /// Identity of the earlier snapshot.
+    #[must_use]
+    pub fn base(&self) -> Option<SnapshotId> {
+        self.base.as_ref().map(|(_, _, identity)| *identity)
+    }
+
+    /// Record of the snapshot.
+    #[must_use]
+    pub const fn record(&self) -> &VolumeRecord {
+        &self.record
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        self.engine.superblock.block_bytes
+    }
+
+    /// Returns whether contents may be stored compressed.
+    #[must_use]
+    pub fn is_compressed(&self) -> bool {
+        self.engine.data.is_packed()
+    }
+
+    /// Key by which contents are told apart while they are sent.
+    #[must_use]
+    pub fn key(&self) -> &[u8; 32] {
+        &self.engine.superblock.key
+    }
+
+    /// Blocks that differ from an LBN on: as many as are found in a few milliseconds.
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read, or if one of the snapshots was removed.
+    pub fn differences(&self, from: Lbn) -> Result<Differences> {
+        let base = self.base.as_ref().map(|(name, volume, _)| (&**name, &**volume));
+        self.engine.comparer.compare((&self.name, &self.volume), base, from..Lbn(u64::MAX))
+    }
+
+    /// Reads the contents of blocks, in their order; [`None`] for one without a content.
+    ///
+    /// # Errors
+    /// Fails if a content is damaged or cannot be read, or if the snapshot was removed.
+    pub fn contents(&self, lbns: &[Lbn]) -> Result<Vec<Option<SentContent>>> {
+        self.engine.comparer.contents(&self.name, &self.volume, lbns)
+    }
+}
+
+/// A copy of a snapshot that is being made. If it is dropped before [`Self::finish`], it is
+/// removed.
+pub struct Incoming {
+    engine: Arc<Engine>,
+    name: String,
+    volume: Arc<VolumeShared>,
+    receipt: Receipt,
+    is_whole: bool,
+}
+
+impl Incoming {
+    /// The volume to be filled. It holds what the snapshot holds on which this one builds.
+    #[must_use]
+    pub fn volume(&self) -> Volume {
+        Volume::new(Arc::clone(&self.engine), Arc::clone(&self.volume))
+    }
+
+    /// Makes the copy a snapshot of its name, durably.
+    ///
+    /// # Errors
+    /// Fails if another volume got the name meanwhile, or if a disk fails.
+    pub fn finish(mut self) -> Result<()> {
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.end_receiving(&self.name, &self.volume, &self.receipt)?;
+        self.is_whole = true;
+        self.engine.log.flush()
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if !self.is_whole && self.engine.health.check_writable().is_ok() {
+            let _watch = self.engine.health.watch();
+            self.engine.volumes.give_up(&self.volume);
+        }
+    }
+}
+
+/// What differs between a volume and a snapshot, which stay the same when they are renamed.
+#[derive(Clone)]
+pub struct Changes {
+    engine: Arc<Engine>,
+    volume: (String, Arc<VolumeShared>),
+    since: (String, Arc<VolumeShared>),
+}
+
+impl Changes {
+    /// Describes a range of the volume by at most `most` extents, in order. The list may end before
+    /// the range does.
+    ///
+    /// # Errors
+    /// Fails if the range is outside of the volume, if metadata cannot be read, or if one of both
+    /// was removed.
+    pub fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> std::result::Result<Vec<ChangedExtent>, DeviceError> {
+        let (name, volume) = &self.volume;
+        let size_bytes = volume.size_bytes();
+        if offset.checked_add(length).is_none_or(|end| end > size_bytes) {
+            return Err(DeviceError::OutOfRange { offset, length, size_bytes });
+        }
+        let since = (&*self.since.0, &*self.since.1);
+        let range = engine::Range { offset, length };
+        let extents = self.engine.comparer.extents((name, volume), since, range, most);
+        extents.map_err(|error| error.for_device(u64::from(self.engine.superblock.block_bytes)))
+    }
+}
+
+impl Pool {
+    /// Returns what differs between a volume and a snapshot.
+    ///
+    /// # Errors
+    /// Fails if the pool lacks one of both, or if the second is no snapshot.
+    pub fn changes(&self, name: &str, since: &str) -> Result<Changes> {
+        let volume = (name.to_owned(), self.engine.catalogue.find(name)?);
+        let (snapshot, ..) = self.snapshot(since)?;
+        Ok(Changes {
+            engine: Arc::clone(&self.engine),
+            volume,
+            since: (since.to_owned(), snapshot),
+        })
+    }
+
+    /// Compares a volume with another one, `since`, in a range of bytes: gives at least `most`
+    /// ranges that differ, if there are as many.
+    ///
+    /// # Errors
+    /// Fails if the pool lacks one of the volumes, if metadata cannot be read, or if the work was
+    /// stopped.
+    pub fn differing_ranges(
+        &self,
+        name: &str,
+        since: &str,
+        bytes: Range<u64>,
+        (most, stop): (usize, &StopFlag),
+    ) -> Result<DifferingRanges> {
+        self.engine.comparer.ranges(name, since, bytes, (most, stop))
+    }
+
+    /// Begins to send a snapshot.
+    ///
+    /// # Errors
+    /// Fails if the pool lacks one of the snapshots, or if a volume is none.
+    pub fn outgoing(&self, name: &str, since: Option<&str>) -> Result<Outgoing> {
+        let (volume, record, identity) = self.snapshot(name)?;
+        let base = match since {
+            None => None,
+            Some(since) => {
+                let (volume, _, identity) = self.snapshot(since)?;
+                Some((since.to_owned(), volume, identity))
+            }
+        };
+        let engine = Arc::clone(&self.engine);
+        Ok(Outgoing { engine, name: name.to_owned(), volume, record, identity, base })
+    }
+
+    fn snapshot(&self, name: &str) -> Result<(Arc<VolumeShared>, VolumeRecord, SnapshotId)> {
+        let volume = self.engine.catalogue.find(name)?;
+        let record = self.engine.log.read().backend().description(volume.id());
+        let record = record.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })?;
+        let identity = identity_of(&self.engine.superblock, &record);
+        let no_snapshot = || VolumeError::NotASnapshot { name: name.to_owned() };
+        let identity = identity.ok_or_else(no_snapshot)?;
+        Ok((volume, record, identity))
+    }
+
+    /// Begins to make a copy of a snapshot of another pool.
+    ///
+    /// # Errors
+    /// Fails if the pool has a volume of this name or a copy already, if it lacks the snapshot on
+    /// which this one builds, or if the size does not fit its blocks.
+    pub fn incoming(&self, name: &str, receipt: Receipt) -> Result<Incoming> {
+        let _watch = self.engine.health.watch();
+        let volume = self.engine.volumes.begin_receiving(name, &receipt)?;
+        let engine = Arc::clone(&self.engine);
+        Ok(Incoming { engine, name: name.to_owned(), volume, receipt, is_whole: false })
+    }
+}

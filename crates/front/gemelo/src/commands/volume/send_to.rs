@@ -1,0 +1,331 @@
+//! `gemelo volume copy`: sends a snapshot to a pool of this or of another host.
+//!
+//! The program over there is `gemelo volume receive`, and `gemelo volume ls` before it, from which
+//! the snapshots are known that both pools have.
+
+use super::mode::{Mode, name_of};
+use crate::context::Context;
+use crate::exit::{OrFailed as _, OrFailure as _, Outcome, failed, refused};
+use crate::pools;
+use crate::values::volume_path_parser;
+use clap::Args;
+use gemelo_base::units::format_size;
+use gemelo_base::values::Size;
+use gemelo_base::{Clock, SystemClock};
+use gemelo_fleet::Transport;
+use gemelo_format::{Origin, SnapshotId};
+use gemelo_place::VolumePath;
+use gemelo_serve::{CopiedReport, PoolAccess, PoolRequest, Purpose, Reply};
+use gemelo_volume::VolumeSummary;
+use serde::Deserialize;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::io::{self, BufWriter, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Bytes of a stream that are gathered before they are passed on.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Snapshots that both pools have and that are compared with the one to be sent.
+const MAX_COMPARED: usize = 8;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The snapshot: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
+    #[arg(value_name = "POOL/SNAPSHOT", value_parser = volume_path_parser())]
+    snapshot: VolumePath,
+    /// The copy: POOL/NAME here, or HOST:POOL/NAME on another host
+    #[arg(value_name = "[HOST:]POOL/NAME")]
+    destination: String,
+    /// The snapshot from which on only differences are sent: auto takes the one that both pools
+    /// have and from which the least differs, none sends everything
+    #[arg(long, value_name = "auto|none|POOL/EARLIER", default_value = "auto")]
+    since: String,
+    /// Most bytes of the stream a second [default: no limit]
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<Size>,
+    /// Mode of deduplication of a copy that is sent as a whole
+    #[arg(long, value_name = "MODE", default_value = "inline")]
+    dedup: Mode,
+    /// Command that reaches the host, with {host} and {command}, such as 'ssh -p 2222 {host}'
+    /// [default: ssh]
+    #[arg(long, value_name = "COMMAND")]
+    connect: Option<String>,
+    /// This program on the host [default: gemelo]
+    #[arg(long, value_name = "PATH")]
+    program: Option<String>,
+}
+
+/// The place of a copy.
+struct Destination {
+    /// The host; [`None`] for this one.
+    host: Option<(String, Transport)>,
+    /// `POOL/NAME` there.
+    copy: String,
+}
+
+/// The parts of the output of `gemelo volume ls --json` that are read here.
+#[derive(Deserialize)]
+struct Listed {
+    result: Vec<ListedVolume>,
+}
+
+#[derive(Deserialize)]
+struct ListedVolume {
+    identity: Option<SnapshotId>,
+}
+
+impl Destination {
+    fn of(arguments: &Arguments) -> crate::Result<Self> {
+        let Arguments { destination, connect, program, .. } = arguments;
+        // A host has no slash, and a place on Ceph begins with its scheme.
+        let host = destination
+            .split_once(':')
+            .filter(|(host, _)| !host.is_empty() && !host.contains('/') && *host != "rados");
+        let Some((host, copy)) = host else {
+            if connect.is_some() || program.is_some() {
+                return Err(refused!(
+                    "--connect and --program are for a copy on another host: name it HOST:POOL/NAME"
+                ));
+            }
+            return Ok(Self { host: None, copy: destination.clone() });
+        };
+        let transport = Transport::new(connect.as_deref(), program.as_deref())
+            .context("--connect")
+            .or_bad_input()?;
+        Ok(Self { host: Some((host.to_owned(), transport)), copy: copy.to_owned() })
+    }
+
+    /// The pool of the copy.
+    fn pool(&self) -> crate::Result<String> {
+        let path =
+            self.copy.parse::<VolumePath>().or_failed().context("the copy").or_bad_input()?;
+        Ok(path.pool.to_string())
+    }
+
+    fn command(&self, arguments: &[&str]) -> crate::Result<Command> {
+        if let Some((host, transport)) = &self.host {
+            return Ok(transport.command_with(host, arguments));
+        }
+        let mut command =
+            Command::new(std::env::current_exe().context("cannot find this program")?);
+        command.args(arguments);
+        Ok(command)
+    }
+
+    fn start(&self, arguments: &[&str], input: Stdio) -> crate::Result<Child> {
+        let mut command = self.command(arguments)?;
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let program = gemelo_base::text_of_name(command.get_program());
+        command.spawn().with_context(|| format!("cannot start '{program}'"))
+    }
+
+    /// Fails with what the program over there said.
+    fn check(&self, output: &Output) -> crate::Result<()> {
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.trim().trim_start_matches("gemelo: ");
+        let said = if said.is_empty() { output.status.to_string() } else { said.to_owned() };
+        Err(match &self.host {
+            Some((host, _)) => failed!("host {host}: {said}"),
+            None => failed!("{said}"),
+        })
+    }
+
+    /// The snapshots of the pool.
+    fn snapshots(&self) -> crate::Result<HashSet<SnapshotId>> {
+        let pool = self.pool()?;
+        let child = self.start(&["volume", "ls", &pool, "--json", "-"], Stdio::null())?;
+        let output = child.wait_with_output().context("cannot read the list of the snapshots")?;
+        self.check(&output)?;
+        let listed: Listed = serde_json::from_slice(&output.stdout)
+            .or_failed()
+            .context("the list of the snapshots of the other pool makes no sense")?;
+        Ok(listed.result.into_iter().filter_map(|volume| volume.identity).collect())
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
+    let Arguments { snapshot, .. } = arguments;
+    let destination = Destination::of(arguments)?;
+    let pool = destination.pool()?;
+    if destination.host.is_none() && pool == snapshot.pool.to_string() {
+        return Err(refused!(
+            "{} is in the pool of the snapshot: clone it there with 'gemelo volume clone'",
+            arguments.destination
+        ));
+    }
+    let access = pools::open(&snapshot.pool, Purpose::Read, context)?;
+    let sent = arguments.send(&access, &destination, context);
+    let closed = access.close();
+    let (sent, since) = sent?;
+    closed?;
+    let what = since.map_or_else(
+        || format!("a copy of {snapshot}"),
+        |since| format!("a copy of {snapshot}, sent as what differs from {since}"),
+    );
+    context.print(&format!(
+        "{}: {what}: a stream of {}\n",
+        arguments.destination,
+        format_size(sent.stream_bytes)
+    ))?;
+    Ok(Outcome::Done)
+}
+
+impl Arguments {
+    /// Sends the snapshot. Also returns the name of the one from which on differences were sent.
+    fn send(
+        &self,
+        access: &PoolAccess,
+        destination: &Destination,
+        context: &Context,
+    ) -> crate::Result<(CopiedReport, Option<String>)> {
+        let since = self.base(access, destination, context)?;
+        let dedup = name_of(self.dedup.into());
+        let words = ["volume", "receive", &destination.copy, "--dedup", dedup, "--quiet"];
+        let mut child = destination.start(&words, Stdio::piped())?;
+        let input = child.stdin.take().ok_or_else(|| failed!("the program has no input"))?;
+        let mut out = Limited::new(BufWriter::with_capacity(BUFFER_BYTES, input), self.rate);
+        let progress = (&*context.monitor, &context.stop);
+        let sent = access.send(&self.snapshot.name, since.as_deref(), &mut out, progress);
+        let flushed = out.flush();
+        drop(out);
+        let output = child.wait_with_output().context("cannot wait for the receiver")?;
+        // A receiver that refuses the stream tells why, and the sender only that it is gone.
+        if sent.is_err() || flushed.is_err() {
+            let was_refused = output.status.code().is_some_and(|code| code != 0)
+                && !String::from_utf8_lossy(&output.stderr).contains("the sender gave up");
+            if was_refused {
+                destination.check(&output)?;
+            }
+        }
+        let sent = sent?;
+        destination.check(&output)?;
+        Ok((sent, since))
+    }
+
+    /// The snapshot from which on differences are sent.
+    fn base(
+        &self,
+        access: &PoolAccess,
+        destination: &Destination,
+        context: &Context,
+    ) -> crate::Result<Option<String>> {
+        match self.since.as_str() {
+            "none" => Ok(None),
+            "auto" => self.nearest(access, destination, context),
+            path => {
+                let since = path.parse::<VolumePath>().or_failed();
+                let since = since.context("--since").or_bad_input()?;
+                if since.pool != self.snapshot.pool {
+                    return Err(refused!(
+                        "{since} is of another pool than {}: name a snapshot of the same pool",
+                        self.snapshot
+                    ));
+                }
+                Ok(Some(since.name))
+            }
+        }
+    }
+
+    /// The snapshot that both pools have and from which the least differs; [`None`] if all that the
+    /// snapshot holds is less.
+    fn nearest(
+        &self,
+        access: &PoolAccess,
+        destination: &Destination,
+        context: &Context,
+    ) -> crate::Result<Option<String>> {
+        let report = pools::stat_of(access, context)?;
+        let block_bytes = u64::from(report.pool.block_bytes);
+        let volumes: Vec<VolumeSummary> =
+            report.volumes.into_iter().map(|volume| volume.summary).collect();
+        let own = volumes.iter().find(|volume| volume.record.name == self.snapshot.name);
+        let Some(own) = own.filter(|own| own.identity.is_some()) else { return Ok(None) };
+        let there = destination.snapshots()?;
+        let mut common: Vec<&VolumeSummary> = volumes
+            .iter()
+            .filter(|one| one.record.id != own.record.id)
+            .filter(|one| one.identity.is_some_and(|identity| there.contains(&identity)))
+            .collect();
+        // Those of the same volume come first, and of them the latest.
+        common.sort_by_key(|one| {
+            let is_related = source_of(one).is_some() && source_of(one) == source_of(own);
+            Reverse((is_related, one.record.birth.created_s, one.record.id))
+        });
+        let mut best = (own.mapped_blocks * block_bytes, None);
+        for one in common.into_iter().take(MAX_COMPARED) {
+            let name = &one.record.name;
+            let bytes = self.differing_bytes(access, name, best.0, context)?;
+            if bytes < best.0 {
+                best = (bytes, Some(name.clone()));
+            }
+        }
+        Ok(best.1)
+    }
+
+    /// The bytes that are not zeros and differ from a snapshot, or more than `most`.
+    fn differing_bytes(
+        &self,
+        access: &PoolAccess,
+        since: &str,
+        most: u64,
+        context: &Context,
+    ) -> crate::Result<u64> {
+        let (mut bytes, mut from_bytes) = (0, 0);
+        loop {
+            let (name, since) = (self.snapshot.name.clone(), since.to_owned());
+            let request = PoolRequest::DifferingRanges { name, since, from_bytes };
+            let Reply::DifferingRanges(some) = pools::ask(access, &request, context)? else {
+                return Err(pools::other_version());
+            };
+            let data = some.ranges.iter().filter(|range| range.kind.is_data());
+            bytes += data.map(|range| range.length_bytes).sum::<u64>();
+            if bytes > most || some.end_bytes >= some.size_bytes || some.end_bytes <= from_bytes {
+                return Ok(bytes);
+            }
+            from_bytes = some.end_bytes;
+        }
+    }
+}
+
+/// The volume of which a snapshot was made.
+fn source_of(snapshot: &VolumeSummary) -> Option<u32> {
+    match &snapshot.record.birth.origin {
+        Origin::Clone { volume, .. } => Some(volume.0),
+        _ => None,
+    }
+}
+
+/// An output that takes so many bytes a second.
+struct Limited<W> {
+    out: W,
+    max_bytes_per_s: Option<u64>,
+    clock: SystemClock,
+    bytes: u64,
+}
+
+impl<W> Limited<W> {
+    fn new(out: W, rate: Option<Size>) -> Self {
+        let max_bytes_per_s = rate.map(|rate| rate.0.max(1));
+        Self { out, max_bytes_per_s, clock: SystemClock::new(), bytes: 0 }
+    }
+}
+
+impl<W: Write> Write for Limited<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(max_bytes_per_s) = self.max_bytes_per_s else { return self.out.write(bytes) };
+        let due_ns = u128::from(self.bytes) * 1_000_000_000 / u128::from(max_bytes_per_s);
+        self.clock.sleep_until_ns(u64::try_from(due_ns).unwrap_or(u64::MAX));
+        // A tenth of a second at a time.
+        let most = usize::try_from(max_bytes_per_s / 10 + 1).unwrap_or(usize::MAX);
+        let taken = self.out.write(bytes.get(..most).unwrap_or(bytes))?;
+        self.bytes += taken as u64;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
