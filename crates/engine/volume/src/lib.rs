@@ -31,9 +31,9 @@ pub use error::{StopReason, VolumeError};
 pub use gemelo_metadata::{CacheSize, CacheStats, IndexSampling, Needs, about_policy};
 pub use load::{LoadStat, OperationKind, OperationStat, Traffic};
 pub use pool::{
-    Changes, DamagedContent, FindEstimate, FullPool, Incoming, LossChoice, NewPool, Outgoing, Pool,
-    PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost,
-    RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary,
-    record_damage, repair, repair_outlook, repair_outlook_within, repair_within,
+    ChangesSince, DamagedContent, FindEstimate, FullPool, Incoming, LossChoice, NewPool, Outgoing,
+    Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume,
+    RepairCost, RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning,
+    VolumeSummary, record_damage, repair, repair_outlook, repair_outlook_within, repair_within,
 };
 pub use volume::Volume;

@@ -7,8 +7,8 @@
 //! and no longer. [`FailureLog`] turns the same state into one line when a task begins to fail, and
 //! one when it works again.
 //!
-//! A [`Worker`] is the thread of one or of several tasks. It calls [`Task::turn`] at its interval, and
-//! the task decides whether anything is to be done.
+//! A [`Worker`] is the thread of one or of several tasks. It calls [`Task::turn`] at its interval,
+//! and the task decides whether anything is to be done.
 
 mod worker;
 

@@ -1,17 +1,17 @@
 //! A volume that also tells what differs from a snapshot.
 
 use gemelo_device::{BlockDevice, ChangedExtent, DeviceError, Extent, Geometry, Request, Waiting};
-use gemelo_volume::Changes;
+use gemelo_volume::ChangesSince;
 use std::sync::Arc;
 
 /// A volume, and what differs between it and a snapshot.
 pub(crate) struct VolumeSince {
     volume: Arc<dyn BlockDevice>,
-    changes: Changes,
+    changes: ChangesSince,
 }
 
 impl VolumeSince {
-    pub(crate) fn new(volume: Arc<dyn BlockDevice>, changes: Changes) -> Self {
+    pub(crate) fn new(volume: Arc<dyn BlockDevice>, changes: ChangesSince) -> Self {
         Self { volume, changes }
     }
 }

@@ -194,7 +194,7 @@ fn a_plan_whose_targets_need_root_says_so() {
 #[test]
 fn the_caches_of_the_paper_about_policies_are_those_of_metadata() {
     let plan = plan("dmdedup-2014");
-    let sizes = ["small", "middle", "full"].map(|size| format!("-{size}"));
+    let sizes = [0, 25, 50, 75, 100, 135].map(|share| format!("-{share}"));
     let cached =
         plan.targets.iter().filter(|target| sizes.iter().any(|s| target.name.ends_with(s)));
     let mut seen = 0;
@@ -203,7 +203,7 @@ fn the_caches_of_the_paper_about_policies_are_those_of_metadata() {
         assert!(words.any(|word| word.starts_with("metadata-cache=")), "{}", target.description);
         seen += 1;
     }
-    assert_eq!(seen, 6);
+    assert_eq!(seen, 12);
 }
 
 #[test]

@@ -118,13 +118,13 @@ impl Drop for Incoming {
 
 /// What differs between a volume and a snapshot, which stay the same when they are renamed.
 #[derive(Clone)]
-pub struct Changes {
+pub struct ChangesSince {
     engine: Arc<Engine>,
     volume: (String, Arc<VolumeShared>),
     since: (String, Arc<VolumeShared>),
 }
 
-impl Changes {
+impl ChangesSince {
     /// Describes a range of the volume by at most `most` extents, in order. The list may end before
     /// the range does.
     ///
@@ -154,10 +154,10 @@ impl Pool {
     ///
     /// # Errors
     /// Fails if the pool lacks one of both, or if the second is no snapshot.
-    pub fn changes(&self, name: &str, since: &str) -> Result<Changes> {
+    pub fn changes(&self, name: &str, since: &str) -> Result<ChangesSince> {
         let volume = (name.to_owned(), self.engine.catalogue.find(name)?);
         let (snapshot, ..) = self.snapshot(since)?;
-        Ok(Changes {
+        Ok(ChangesSince {
             engine: Arc::clone(&self.engine),
             volume,
             since: (since.to_owned(), snapshot),

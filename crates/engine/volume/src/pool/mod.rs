@@ -26,7 +26,7 @@ mod set_apart;
 mod stat;
 mod tuning;
 
-pub use copying::{Changes, Incoming, Outgoing};
+pub use copying::{ChangesSince, Incoming, Outgoing};
 pub use create::{FullPool, PoolOptions};
 pub use directory::PoolDirectory;
 pub use estimate::FindEstimate;

@@ -471,18 +471,15 @@ fn write_again(
     journal: &mut Journal,
     newest: Newest<'_>,
 ) -> Result<()> {
-    let io = |disk, action| VolumeError::io(disk, action);
-    let Newest { root, commit, incomplete } = newest;
+    let (io, Newest { root, commit, incomplete }) = (VolumeError::io, newest);
     if let Some(Commit { offset, .. }) = incomplete {
         journal.erase(&*disks.metadata, offset)?;
     }
     let page = root.encode(superblock, PoolSeed::of(superblock));
+    let metadata = &disks.metadata;
     for offset in Root::offsets(root.generation) {
-        disks
-            .metadata
-            .write_at(offset, page.as_slice())
-            .map_err(io(DiskRole::Metadata, "write"))?;
-        disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))?;
+        metadata.write_at(offset, page.as_slice()).map_err(io(DiskRole::Metadata, "write"))?;
+        metadata.sync().map_err(io(DiskRole::Metadata, "sync"))?;
     }
     journal.marker().mark_root(&*disks.metadata, root.generation, root.next_commit);
     if let Some(commit) = commit {

@@ -148,12 +148,12 @@ fn shells_understand_the_completions() {
             run(Command::new(shell).arg("-n").arg(&path));
         }
     }
-    // Completes `gemelo pool st`.
-    let script = r#"source "$0" && COMP_WORDS=(gemelo pool st) COMP_CWORD=2 &&
-        _gemelo gemelo st pool && echo "${COMPREPLY[@]}""#;
+    // Completes `gemelo pool stati`.
+    let script = r#"source "$0" && COMP_WORDS=(gemelo pool stati) COMP_CWORD=2 &&
+        _gemelo gemelo stati pool && echo "${COMPREPLY[@]}""#;
     let mut bash = Command::new("bash");
     let said = run(bash.args(["-c", script]).arg(directory.path().join("bash")));
-    assert_eq!(said, "stat\n");
+    assert_eq!(said, "status\n");
 }
 
 fn make(goal: &str, destination: &Path) {

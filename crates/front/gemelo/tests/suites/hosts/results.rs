@@ -5,9 +5,19 @@ use crate::common::gemelo;
 use crate::schema::{misfits, schema_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes that several hosts write together, and one host alone.
-const LOAD: [&str; 9] =
-    ["bench", "--file-size", "256k", "--keep", "--run-id", "7", "--pattern", "uniform", "--target"];
+/// Bytes that several hosts write together, and one host alone. Under other patterns each host has
+/// places of its own.
+const LOAD: [&str; 9] = [
+    "bench",
+    "--file-size",
+    "256k",
+    "--keep",
+    "--run-id",
+    "7",
+    "--pattern",
+    "sequential",
+    "--target",
+];
 
 #[test]
 fn hosts_write_what_one_host_with_as_many_processes_writes() {
@@ -27,7 +37,7 @@ fn hosts_write_what_one_host_with_as_many_processes_writes() {
         assert_eq!(alone.unwrap(), together.unwrap(), "{file}");
     }
     // The text names the hosts, and the slowest of them.
-    for told in ["uniform writes", "6 processes", "host", "x  ", "the slowest host is "] {
+    for told in ["sequential writes", "6 processes", "host", "x  ", "the slowest host is "] {
         assert!(together.out.contains(told), "{told}: {}", together.out);
     }
     let file = read(Path::new(&result));
