@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(400);
 const DISK_BYTES: u64 = 4 << 30;
 
-/// The processor of the guest. Without AVX, because QEMU 7.2 reads 32 bytes for an operand of
+/// The processor of the guest. Without AVX, because QEMU 10.0 reads 32 bytes for an operand of
 /// `vinsertf128` that has 16: at the end of a mapping, a hash of its last bytes is a fault then.
 const PROCESSOR: &str = "max,-avx,-avx2,-fma,-f16c";
 
