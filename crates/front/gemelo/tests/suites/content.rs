@@ -2,7 +2,7 @@
 //! data.
 
 use crate::common::gemelo;
-use gemelo_content::{Distribution, RANGE_COUNT, built_in};
+use gemelo_content::{Distribution, built_in};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -35,10 +35,15 @@ fn scanned(path: &Path) -> Distribution {
     Distribution::parse(&fs::read_to_string(output).unwrap()).unwrap()
 }
 
-fn range_shares(of: &Distribution) -> [f64; RANGE_COUNT] {
-    let mut shares = [0.0; RANGE_COUNT];
+/// The ranges of fewer than 50 duplicates.
+const SMALL_RANGES: usize = 4;
+
+/// The shares of the small ranges, and of all larger ones together: in few blocks, a content with
+/// millions of copies has fewer, and is in another range.
+fn range_shares(of: &Distribution) -> [f64; SMALL_RANGES + 1] {
+    let mut shares = [0.0; SMALL_RANGES + 1];
     for row in of.ranges() {
-        shares[row.index] = row.share;
+        shares[row.index.min(SMALL_RANGES)] += row.share;
     }
     shares
 }
@@ -67,15 +72,16 @@ fn generated_data_has_the_distribution_at_every_size_from_100_000_blocks_on() {
         assert_eq!(found.blocks(), blocks);
         let (asked_shares, found_shares) = (range_shares(&asked), range_shares(&found));
         for (index, (asked, found)) in asked_shares.iter().zip(found_shares).enumerate() {
-            // The top contents of these distributions have more copies than there are blocks.
+            let tolerance = if name == "personal" { 0.01 } else { 0.001 };
             assert!(
-                (asked - found).abs() < 0.01,
+                (asked - found).abs() < tolerance,
                 "{name}, {blocks} blocks, range {index}: {asked} {found}"
             );
         }
         let asked_ratio = asked.summary().dedup_ratio();
         let ratio = found.summary().dedup_ratio();
-        assert!((ratio / asked_ratio - 1.0).abs() < 0.05, "{name}, {blocks} blocks: {ratio}");
+        let tolerance = if name == "personal" { 0.05 } else { 0.001 };
+        assert!((ratio / asked_ratio - 1.0).abs() < tolerance, "{name}, {blocks} blocks: {ratio}");
 
         let Some((extents, unique)) = fio_dedupe(&path) else {
             gemelo_tools::missing("fio-dedupe");
