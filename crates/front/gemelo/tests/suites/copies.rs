@@ -259,6 +259,10 @@ fn copies_go_to_pools_of_hosts_as_what_differs_from_what_they_have() {
         assert_holds(&third, "two", &images[1]);
         let back = ["volume", "copy", &third.volume("two"), &third.volume("x")];
         assert!(refused(&back).contains("is in the pool of the snapshot"));
+        let of_volume = ["volume", "copy", &from.volume("v"), &third.volume("v")];
+        assert!(refused(&of_volume).contains("make a snapshot with 'gemelo volume snapshot'"));
+        let of_nothing = ["volume", "copy", &from.volume("none"), &third.volume("v")];
+        assert!(refused(&of_nothing).contains("there is no such volume"));
     });
 }
 

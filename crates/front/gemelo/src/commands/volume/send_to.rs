@@ -15,7 +15,7 @@ use gemelo_base::{Clock, SystemClock};
 use gemelo_fleet::Transport;
 use gemelo_format::{Origin, SnapshotId};
 use gemelo_place::VolumePath;
-use gemelo_serve::{CopiedReport, PoolAccess, PoolRequest, Purpose, Reply};
+use gemelo_serve::{CopiedReport, PoolAccess, PoolRequest, Purpose, Reply, StatReport};
 use gemelo_volume::VolumeSummary;
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -181,7 +181,8 @@ impl Arguments {
         destination: &Destination,
         context: &Context,
     ) -> crate::Result<(CopiedReport, Option<String>)> {
-        let since = self.base(access, destination, context)?;
+        let report = self.report(access, context)?;
+        let since = self.base((access, &report), destination, context)?;
         let dedup = name_of(self.dedup.into());
         let words = ["volume", "receive", &destination.copy, "--dedup", dedup, "--quiet"];
         let mut child = destination.start(&words, Stdio::piped())?;
@@ -205,16 +206,35 @@ impl Arguments {
         Ok((sent, since))
     }
 
+    /// The figures of the pool, if it has the snapshot.
+    fn report(&self, access: &PoolAccess, context: &Context) -> crate::Result<StatReport> {
+        let report = pools::stat_of(access, context)?;
+        match self.own(&report).map(|own| own.identity) {
+            None => Err(refused!("{}: there is no such volume", self.snapshot)),
+            Some(None) => Err(refused!(
+                "{} takes writes: make a snapshot with 'gemelo volume snapshot', and copy that",
+                self.snapshot
+            )),
+            Some(Some(_)) => Ok(report),
+        }
+    }
+
+    /// The snapshot among the volumes of its pool.
+    fn own<'r>(&self, report: &'r StatReport) -> Option<&'r VolumeSummary> {
+        let mut volumes = report.volumes.iter().map(|volume| &volume.summary);
+        volumes.find(|volume| volume.record.name == self.snapshot.name)
+    }
+
     /// The snapshot from which on differences are sent.
     fn base(
         &self,
-        access: &PoolAccess,
+        (access, report): (&PoolAccess, &StatReport),
         destination: &Destination,
         context: &Context,
     ) -> crate::Result<Option<String>> {
         match self.since.as_str() {
             "none" => Ok(None),
-            "auto" => self.nearest(access, destination, context),
+            "auto" => self.nearest((access, report), destination, context),
             path => {
                 let since = path.parse::<VolumePath>().or_failed();
                 let since = since.context("--since").or_bad_input()?;
@@ -233,19 +253,15 @@ impl Arguments {
     /// snapshot holds is less.
     fn nearest(
         &self,
-        access: &PoolAccess,
+        (access, report): (&PoolAccess, &StatReport),
         destination: &Destination,
         context: &Context,
     ) -> crate::Result<Option<String>> {
-        let report = pools::stat_of(access, context)?;
+        let Some(own) = self.own(report) else { return Ok(None) };
         let block_bytes = u64::from(report.pool.block_bytes);
-        let volumes: Vec<VolumeSummary> =
-            report.volumes.into_iter().map(|volume| volume.summary).collect();
-        let own = volumes.iter().find(|volume| volume.record.name == self.snapshot.name);
-        let Some(own) = own.filter(|own| own.identity.is_some()) else { return Ok(None) };
         let there = destination.snapshots()?;
+        let volumes = report.volumes.iter().map(|volume| &volume.summary);
         let mut common: Vec<&VolumeSummary> = volumes
-            .iter()
             .filter(|one| one.record.id != own.record.id)
             .filter(|one| one.identity.is_some_and(|identity| there.contains(&identity)))
             .collect();
