@@ -18,6 +18,7 @@ mod failure;
 mod figures;
 mod health;
 mod leased_volume;
+mod looking;
 mod metrics;
 mod open_files;
 mod open_pool;
@@ -40,8 +41,9 @@ pub use damage::mark_damaged;
 pub use events::unfit_for_events;
 pub use failure::RequestFailure;
 pub use health::{Health, HealthState};
+pub use looking::let_look;
 pub use metrics::{MetricsAddress, UnknownMetricsAddress};
-pub use open_pool::{connected, let_look};
+pub use open_pool::connected;
 pub use patience::await_store;
 pub use report::{
     POOL_SCHEMA, PoolFigures, PoolFile, PoolInput, ServerStat, SpaceFigures, StatReport,

@@ -1,6 +1,5 @@
 //! An open pool, and the requests that it performs.
 
-use crate::control::LookServer;
 use crate::failure::RequestFailure;
 use crate::figures::{connections, damage_at_opening, report_on, volume_reports};
 use crate::health::HealthWatch;
@@ -23,7 +22,7 @@ use gemelo_volume::{
     VolumesActivity,
 };
 use std::path::Path;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// Most differences that a check names.
 const MAX_DIFFERENCES: usize = 1000;
@@ -471,24 +470,6 @@ fn refusal(request: &PoolRequest) -> RequestFailure {
 #[must_use]
 pub fn connected(clients: u64) -> Option<String> {
     (clients > 0).then(|| format_counted(clients, "connected client"))
-}
-
-/// Answers other processes that ask for the figures of a pool which this one has open and does not
-/// serve, until the result is dropped. Returns [`None`] if no socket can be made, for example in a
-/// read-only directory; other processes then wait.
-#[must_use]
-pub fn let_look(place: &PoolPlace, pool: Weak<Pool>) -> Option<LookServer> {
-    let directory = place.host_directory().ok()?;
-    let place = place.clone();
-    let figures = move || {
-        let pool = pool.upgrade()?;
-        let volumes = volume_reports(&pool, None);
-        let report =
-            report_on(&pool, &place, (None, pool.tasks()), &Thresholds::default(), volumes);
-        let holder_process_id = Some(std::process::id());
-        Some(report.map(|report| StatReport { holder_process_id, ..report }))
-    };
-    LookServer::open(&directory, Box::new(figures)).ok()
 }
 
 /// The reason why a pool was not opened with its settings.

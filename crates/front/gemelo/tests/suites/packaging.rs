@@ -148,9 +148,9 @@ fn shells_understand_the_completions() {
             run(Command::new(shell).arg("-n").arg(&path));
         }
     }
-    // Completes `gemelo pool stati`.
-    let script = r#"source "$0" && COMP_WORDS=(gemelo pool stati) COMP_CWORD=2 &&
-        _gemelo gemelo stati pool && echo "${COMPREPLY[@]}""#;
+    // Completes `gemelo pool statu`.
+    let script = r#"source "$0" && COMP_WORDS=(gemelo pool statu) COMP_CWORD=2 &&
+        _gemelo gemelo statu pool && echo "${COMPREPLY[@]}""#;
     let mut bash = Command::new("bash");
     let said = run(bash.args(["-c", script]).arg(directory.path().join("bash")));
     assert_eq!(said, "status\n");
