@@ -36,7 +36,8 @@ fn step(pool: &Pool, random: &mut Random, made: &mut u64) {
             let mode = [DedupMode::Off, DedupMode::Inline][random.below(2) as usize];
             pool.create_volume(&format!("v{made}"), VOLUME_BLOCKS * BLOCK as u64, mode).unwrap();
         }
-        3 => {
+        // A snapshot keeps its size.
+        3 if !chosen.read_only => {
             let blocks = VOLUME_BLOCKS / 2 + random.below(VOLUME_BLOCKS / 2);
             pool.resize_volume(&chosen.name, blocks * BLOCK as u64).unwrap();
         }
