@@ -423,7 +423,9 @@ impl<'a> Driver<'a> {
     }
 
     fn resize(&mut self) -> Result<(), Down> {
-        let Some(name) = self.any_volume() else { return Ok(()) };
+        // A snapshot keeps its size.
+        let named = self.any_volume().filter(|name| !self.model.volumes[name].read_only);
+        let Some(name) = named else { return Ok(()) };
         let blocks = 1 + self.random.below(40) as usize;
         self.change(
             |pool| pool.resize_volume(&name, (blocks * BLOCK) as u64),
