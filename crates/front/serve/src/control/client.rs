@@ -50,12 +50,8 @@ pub(crate) fn ask(
 
 /// Opens a connection to a front end of the process that serves a pool. It exports all volumes.
 pub(crate) fn connect_front_end(directory: &Path) -> Result<UnixStream, RequestFailure> {
-    let lost = |error: io::Error| {
-        RequestFailure::of("the process that serves the pool does not answer", &error)
-    };
-    let mut frames = connect(directory, HolderKind::Server).map_err(lost)?;
-    converse(&mut frames, &PoolRequest::Connect, &Silent, &StopFlag::new())?;
-    frames.into_stream().map_err(lost)
+    let frames = begin(directory, &PoolRequest::Connect, (&Silent, &StopFlag::new()))?;
+    frames.into_stream().map_err(|error| lost(&error))
 }
 
 /// Has the process that serves a pool send a snapshot, and writes the stream to `out`.
@@ -65,8 +61,7 @@ pub(crate) fn send(
     out: &mut dyn Write,
     (monitor, stop): (&dyn Monitor, &StopFlag),
 ) -> Result<Reply, RequestFailure> {
-    let mut frames = connect(directory, HolderKind::Server).map_err(|error| lost(&error))?;
-    converse(&mut frames, request, monitor, stop)?;
+    let mut frames = begin(directory, request, (monitor, stop))?;
     let mut chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
     let mut buffer = vec![0; COPIED_AT_ONCE];
     loop {
@@ -89,8 +84,7 @@ pub(crate) fn receive(
     input: &mut dyn Read,
     (monitor, stop): (&dyn Monitor, &StopFlag),
 ) -> Result<Reply, RequestFailure> {
-    let mut frames = connect(directory, HolderKind::Server).map_err(|error| lost(&error))?;
-    converse(&mut frames, request, monitor, stop)?;
+    let mut frames = begin(directory, request, (monitor, stop))?;
     let mut chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
     let mut buffer = vec![0; COPIED_AT_ONCE];
     loop {
@@ -109,6 +103,17 @@ pub(crate) fn receive(
         }
     }
     await_reply(&mut frames, monitor, stop)
+}
+
+/// Sends a request whose reply is followed by something else on the same connection.
+fn begin(
+    directory: &Path,
+    request: &PoolRequest,
+    (monitor, stop): (&dyn Monitor, &StopFlag),
+) -> Result<Frames, RequestFailure> {
+    let mut frames = connect(directory, HolderKind::Server).map_err(|error| lost(&error))?;
+    converse(&mut frames, request, monitor, stop)?;
+    Ok(frames)
 }
 
 fn lost(error: &io::Error) -> RequestFailure {
