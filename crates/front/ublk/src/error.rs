@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub(crate) enum UblkError {
     #[error(
-        "the kernel has no /dev/ublk-control: load its driver with modprobe ublk_drv (Linux 6.0 or \
+        "the kernel has no /dev/ublk-control: load its driver with modprobe ublk_drv (Linux 6.1 or \
          later)"
     )]
     NoDriver,
