@@ -227,26 +227,40 @@ def root_for(place, kernel, systems):
     return root
 
 
-def boot(place, root, system, scale):
-    """Runs the jobs of a system. Returns ns an operation by job: of the guest, and of the server."""
-    (root.path / "job.sh").write_text(script(system, scale))
-    root.pack(place / "initrd")
-    disk, log, console = place / "disk", place / "serial", place / "console"
+def fresh_disk(place, size):
+    """An empty disk of the guest."""
+    disk = place / "disk"
     disk.unlink(missing_ok=True)
     with open(disk, "wb") as file:
-        file.truncate(DISK_GIB << 30)
+        file.truncate(size)
+    return disk
+
+
+def run(place, root, what, job, disks):
+    """Boots the guest with a job and disks. Returns what the job says, which ends with DONE."""
+    (root.path / "job.sh").write_text(job)
+    root.pack(place / "initrd")
+    log, console = place / "serial", place / "console"
     image = next((root.kernel / "boot").glob("vmlinuz-*"))
+    drives = [word for disk in disks
+              for word in ("-drive", f"file={disk},if=virtio,format=raw,cache=unsafe,aio=threads,discard=unmap")]
     subprocess.run(
         ["qemu-system-x86_64", "-cpu", CPU, "-m", "4g", "-smp", "1", "-nodefaults", "-display", "none",
          "-no-reboot", "-accel", "tcg", "-icount", "shift=1,sleep=on", "-kernel", image,
          "-initrd", place / "initrd", "-append", "console=ttyS0 panic=-1 quiet mitigations=off",
-         "-drive", f"file={disk},if=virtio,format=raw,cache=unsafe,aio=threads,discard=unmap",
-         "-serial", f"file:{console}", "-serial", f"file:{log}"],
+         *drives, "-serial", f"file:{console}", "-serial", f"file:{log}"],
         stdin=subprocess.DEVNULL, check=True, timeout=7200)
-    disk.unlink()
     said = log.read_text(errors="replace")
     if "DONE" not in said:
-        sys.exit(f"guest: {system} has not ended:\n{said[-3000:]}\n{console.read_text(errors='replace')[-2000:]}")
+        sys.exit(f"guest: {what} has not ended:\n{said[-3000:]}\n{console.read_text(errors='replace')[-2000:]}")
+    return said
+
+
+def boot(place, root, system, scale):
+    """Runs the jobs of a system. Returns ns an operation by job: of the guest, and of the server."""
+    disk = fresh_disk(place, DISK_GIB << 30)
+    said = run(place, root, system, script(system, scale), [disk])
+    disk.unlink()
     found = {}
     for name, ios, *counts in re.findall(r"JOB (\w+) (\d+) (\d+) (\d+) (\d+) (\d+)", said):
         busy, served, busy_after, served_after = map(int, counts)
@@ -282,4 +296,5 @@ def main():
         print(f"{what:32}" + "".join(f"{cell:>22}" for cell in cells))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 use crate::disk::{DiskContext, MemberDisk, ObjectDisk};
 use crate::error::{MemberError, Result};
 use crate::home::context_to_read;
+use crate::traffic::Traffic;
 use crate::uri::DomainUri;
 use crate::watched::Watched;
 use gemelo_base::random;
@@ -29,6 +30,7 @@ pub struct DomainClient {
     shared: SharedSettings,
     /// Set by any call that finds this client fenced.
     is_fenced: Arc<AtomicBool>,
+    traffic: Arc<Traffic>,
     /// Set when a change of unknown fate may be on its way, or when the client was fenced: this
     /// client must not serve a member again.
     is_spent: AtomicBool,
@@ -138,10 +140,11 @@ impl DomainClient {
     pub fn new(index: Arc<dyn Client>, data: Arc<dyn Objects>) -> Result<Self> {
         let config = DomainConfig::open(&*index)?;
         let shared = SharedSettings::open(&*index)?;
-        let is_fenced = Arc::default();
-        let index: Arc<dyn Client> = Arc::new(Watched::new(index, &is_fenced));
-        let data: Arc<dyn Objects> = Arc::new(Watched::new(data, &is_fenced));
-        Ok(Self { index, data, config, shared, is_fenced, is_spent: AtomicBool::new(false) })
+        let (is_fenced, traffic) = (Arc::default(), Arc::default());
+        let index: Arc<dyn Client> = Arc::new(Watched::new(index, &is_fenced, &traffic));
+        let data: Arc<dyn Objects> = Arc::new(Watched::new(data, &is_fenced, &traffic));
+        let is_spent = AtomicBool::new(false);
+        Ok(Self { index, data, config, shared, is_fenced, traffic, is_spent })
     }
 
     /// Returns the settings of the index.
@@ -172,6 +175,12 @@ impl DomainClient {
     #[must_use]
     pub fn data_objects(&self) -> Arc<dyn Objects> {
         Arc::clone(&self.data)
+    }
+
+    /// Returns the counters of the traffic with the store.
+    #[must_use]
+    pub const fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// Finds out if this client may fence others, which a fail-over needs.

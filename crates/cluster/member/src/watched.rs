@@ -1,6 +1,8 @@
-//! The store as a client of a domain reaches it, which notes that the client was fenced. A fence is
-//! noticed by any call, also by a read, and ends the lease of the process at once.
+//! The store as a client of a domain reaches it, which notes that the client was fenced, and counts
+//! its traffic. A fence is noticed by any call, also by a read, and ends the lease of the process at
+//! once.
 
+use crate::traffic::{Purpose, Traffic};
 use gemelo_objects::{
     Fenced, Holder, Instance, LockName, Locks, ObjectError, Objects, Request, Result,
 };
@@ -12,11 +14,18 @@ use std::time::Duration;
 pub(crate) struct Watched<T: ?Sized> {
     inner: Arc<T>,
     is_fenced: Arc<AtomicBool>,
+    traffic: Arc<Traffic>,
 }
 
 impl<T: ?Sized> Watched<T> {
-    pub(crate) fn new(inner: Arc<T>, is_fenced: &Arc<AtomicBool>) -> Self {
-        Self { inner, is_fenced: Arc::clone(is_fenced) }
+    pub(crate) fn new(inner: Arc<T>, is_fenced: &Arc<AtomicBool>, traffic: &Arc<Traffic>) -> Self {
+        Self { inner, is_fenced: Arc::clone(is_fenced), traffic: Arc::clone(traffic) }
+    }
+
+    /// Notes the outcome of a call that concerns locks and fences.
+    fn note_lease<A>(&self, outcome: Result<A>) -> Result<A> {
+        self.traffic.count(Purpose::Lease);
+        self.note(outcome)
     }
 
     fn note<A>(&self, outcome: Result<A>) -> Result<A> {
@@ -30,6 +39,7 @@ impl<T: ?Sized> Watched<T> {
 impl<T: Objects + ?Sized> Objects for Watched<T> {
     fn execute(&self, requests: &mut [Request<'_>]) {
         self.inner.execute(requests);
+        requests.iter().for_each(|request| self.traffic.count_request(request));
         let is_fenced =
             |request: &Request<'_>| matches!(request.outcome, Err(ObjectError::Fenced { .. }));
         if requests.iter().any(is_fenced) {
@@ -38,6 +48,7 @@ impl<T: Objects + ?Sized> Objects for Watched<T> {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        self.traffic.count(Purpose::of_object(prefix));
         self.note(self.inner.list(prefix))
     }
 }
@@ -48,30 +59,30 @@ impl<T: Locks + ?Sized> Locks for Watched<T> {
     }
 
     fn lock(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
-        self.note(self.inner.lock(lock, lease))
+        self.note_lease(self.inner.lock(lock, lease))
     }
 
     fn renew(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
-        self.note(self.inner.renew(lock, lease))
+        self.note_lease(self.inner.renew(lock, lease))
     }
 
     fn unlock(&self, lock: LockName<'_>) -> Result<()> {
-        self.note(self.inner.unlock(lock))
+        self.note_lease(self.inner.unlock(lock))
     }
 
     fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>> {
-        self.note(self.inner.holder(lock))
+        self.note_lease(self.inner.holder(lock))
     }
 
     fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()> {
-        self.note(self.inner.fence(instance, fenced))
+        self.note_lease(self.inner.fence(instance, fenced))
     }
 
     fn unfence(&self, instance: &Instance) -> Result<()> {
-        self.note(self.inner.unfence(instance))
+        self.note_lease(self.inner.unfence(instance))
     }
 
     fn try_fence(&self) -> Result<()> {
-        self.note(self.inner.try_fence())
+        self.note_lease(self.inner.try_fence())
     }
 }

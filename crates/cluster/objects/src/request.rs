@@ -188,6 +188,36 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// Returns the bytes of contents, keys and values that the operation sends, and those that its
+    /// result has received, without what a protocol adds.
+    #[must_use]
+    pub fn payload_bytes(&self) -> (u64, u64) {
+        let of_keys = |keys: &[String]| keys.iter().map(String::len).sum::<usize>();
+        let of_entries = |entries: &[(String, Vec<u8>)]| {
+            entries.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+        };
+        let (sent, received) = match self {
+            Self::Read { filled, .. } | Self::ReadParts { filled, .. } => (0, *filled),
+            Self::Write { parts } => (parts.iter().map(|(_, bytes)| bytes.len()).sum(), 0),
+            Self::Append { bytes } => (bytes.len(), 0),
+            Self::GetKeys { keys, values } => {
+                (of_keys(keys), values.iter().flatten().map(Vec::len).sum())
+            }
+            Self::ListKeys { range, page } => {
+                (range.after.len() + range.prefix.len(), of_entries(&page.entries))
+            }
+            Self::Update(update) => {
+                let guards = update.guards.iter();
+                let guards = guards
+                    .map(|guard| guard.key.len() + guard.expected.as_ref().map_or(0, Vec::len));
+                (guards.sum::<usize>() + of_entries(&update.set) + of_keys(&update.remove), 0)
+            }
+            Self::Zero { .. } | Self::Truncate { .. } | Self::Create => (0, 0),
+            Self::Remove | Self::Stat { .. } => (0, 0),
+        };
+        (sent as u64, received as u64)
+    }
+
     /// Returns whether the operation has results besides its outcome.
     pub(crate) const fn asks(&self) -> bool {
         matches!(

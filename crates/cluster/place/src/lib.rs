@@ -20,6 +20,7 @@ mod volume_path;
 
 pub use domain_check::DomainCheck;
 pub use error::PlaceError;
+pub use gemelo_member::{StoreTraffic, TrafficStat};
 pub use member::MemberPlace;
 pub use open::{HeldDisks, PlacedPool, Use};
 pub use place::PoolPlace;

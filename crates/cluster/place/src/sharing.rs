@@ -4,7 +4,9 @@
 use crate::error::{PlaceError, Result};
 use gemelo_base::{StopFlag, SystemClock};
 use gemelo_domain::{Damage, MemberId};
-use gemelo_member::{DomainClient, LeaseState, MemberDisk, OBJECT_BYTES, superblock_of};
+use gemelo_member::{
+    DomainClient, LeaseState, MemberDisk, OBJECT_BYTES, StoreTraffic, Traffic, superblock_of,
+};
 use gemelo_sharing::{
     BlockStats, Homes, LedgerSources, ObjectContents, Sharing, SharingError, SharingOptions,
     SharingParts, SharingWorker, Stats,
@@ -31,6 +33,8 @@ pub struct SharingStat {
     /// Counts of the member's blocks.
     #[serde(flatten)]
     pub blocks: BlockStats,
+    /// Traffic with the shared store since the member was opened.
+    pub traffic: StoreTraffic,
     /// The reason for which the last round failed.
     pub failure: Option<String>,
 }
@@ -41,6 +45,7 @@ pub(crate) struct MemberSharing {
     sharing: Arc<Sharing>,
     /// What the ledger has lost: the pool is open for reading only.
     lost: Arc<[Damage]>,
+    traffic: Arc<Traffic>,
 }
 
 impl MemberSharing {
@@ -64,7 +69,8 @@ impl MemberSharing {
             foreign,
             options: SharingOptions::default(),
         })?;
-        Ok(Self { sharing: Arc::new(sharing), lost: lost.into() })
+        let traffic = Arc::clone(client.traffic());
+        Ok(Self { sharing: Arc::new(sharing), lost: lost.into(), traffic })
     }
 
     /// Fails if the ledger has lost records, so that the member must not be changed.
@@ -136,6 +142,7 @@ impl MemberSharing {
         SharingStat {
             counts: self.sharing.figures(),
             blocks: self.sharing.block_figures(),
+            traffic: self.traffic.figures(),
             failure: match self.lost.split_first() {
                 Some((first, more)) => Some(ledger_damaged(first, more.len()).to_string()),
                 None => worker.map_or_else(|| self.sharing.damage_text(), SharingWorker::failure),

@@ -4,6 +4,7 @@ use crate::error::StepError;
 use serde::{Deserialize, Serialize};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Directories in which programs of administrators are, which not everybody has in the path.
 const MORE_PATHS: [&str; 2] = ["/usr/sbin", "/sbin"];
@@ -67,6 +68,12 @@ pub(crate) fn has_program(name: &str) -> bool {
         return Path::new(name).is_file();
     }
     std::env::split_paths(&program_path()).any(|directory| directory.join(name).is_file())
+}
+
+/// Returns what a program prints when it is asked about the machine: nothing if it is not there.
+pub(crate) fn printed(program: &str, words: &[&str]) -> String {
+    let asked = Command::new(program).args(words).env("PATH", program_path()).output();
+    asked.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default()
 }
 
 /// Returns the reason why programs, rights or devices are missing, if any is.

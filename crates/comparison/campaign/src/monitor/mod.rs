@@ -1,6 +1,9 @@
 //! The monitor: a thread that looks at the system and at the processes of a target every second.
 
+mod kernel;
 mod sample;
+
+pub(crate) use kernel::KernelMemory;
 
 use gemelo_base::{Clock, SystemClock};
 use gemelo_record::{Better, Series, Stats};
@@ -17,23 +20,37 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Most looks of one run that are kept: a day. Later ones are not taken.
 const MAX_SAMPLES: usize = 86_400;
 
-/// The processes that belong to the target. They are added while the monitor runs.
+/// What belongs to the target: its processes, and its memory in the kernel. Both are told while the
+/// monitor runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
-    pids: Arc<Mutex<Vec<u32>>>,
+    parts: Arc<Mutex<Parts>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Parts {
+    pids: Vec<u32>,
+    kernel: Option<KernelMemory>,
 }
 
 impl Watched {
     pub(crate) fn add(&self, pid: u32) {
-        if let Ok(mut pids) = self.pids.lock()
-            && !pids.contains(&pid)
+        if let Ok(mut parts) = self.parts.lock()
+            && !parts.pids.contains(&pid)
         {
-            pids.push(pid);
+            parts.pids.push(pid);
         }
     }
 
-    fn all(&self) -> Vec<u32> {
-        self.pids.lock().map(|pids| pids.clone()).unwrap_or_default()
+    /// Has the memory counted that a target in the kernel takes.
+    pub(crate) fn add_kernel(&self, memory: KernelMemory) {
+        if let Ok(mut parts) = self.parts.lock() {
+            parts.kernel = Some(memory);
+        }
+    }
+
+    fn all(&self) -> Parts {
+        self.parts.lock().map(|parts| parts.clone()).unwrap_or_default()
     }
 }
 
@@ -114,17 +131,21 @@ fn looks(
 struct Quantity {
     name: &'static str,
     value: fn(&Sample, &Sample) -> f64,
-    /// `true` if it describes the processes of the target, which may have none.
-    is_of_target: bool,
+    /// Whether a look has it. A target may have no process.
+    is_known: fn(&Sample) -> bool,
     better: Better,
 }
 
 const fn quantity(name: &'static str, value: fn(&Sample, &Sample) -> f64) -> Quantity {
-    Quantity { name, value, is_of_target: false, better: Better::Neither }
+    Quantity { name, value, is_known: |_| true, better: Better::Neither }
 }
 
-const fn of_target(name: &'static str, value: fn(&Sample, &Sample) -> f64) -> Quantity {
-    Quantity { name, value, is_of_target: true, better: Better::Lower }
+const fn of_target(
+    name: &'static str,
+    is_known: fn(&Sample) -> bool,
+    value: fn(&Sample, &Sample) -> f64,
+) -> Quantity {
+    Quantity { name, value, is_known, better: Better::Lower }
 }
 
 const QUANTITIES: [Quantity; 8] = [
@@ -141,13 +162,17 @@ const QUANTITIES: [Quantity; 8] = [
     quantity("system/network_bytes_per_s", |before, after| {
         rate(before, after, |sample| sample.network_bytes)
     }),
-    of_target("target/cpu_share", |before, after| {
+    of_target("target/cpu_share", Sample::has_processes, |before, after| {
         let grown = after.process_ticks.iter().map(|(pid, ticks)| {
             ticks.saturating_sub(before.process_ticks.get(pid).copied().unwrap_or(0))
         });
         cores(grown.sum(), before, after)
     }),
-    of_target("target/memory_bytes", |_, after| after.process_memory_bytes as f64),
+    of_target(
+        "target/memory_bytes",
+        |look| look.has_processes() || look.kernel_memory_bytes.is_some(),
+        |_, after| (after.process_memory_bytes + after.kernel_memory_bytes.unwrap_or(0)) as f64,
+    ),
     quantity("monitor/cpu_share", |before, after| {
         rate(before, after, |sample| sample.own_ns) / 1e9
     }),
@@ -175,7 +200,7 @@ fn figures(samples: &[Sample], phase: Option<&Range<u64>>) -> Stats {
     for quantity in &QUANTITIES {
         let points: Vec<(u64, f64, f64)> = pairs
             .iter()
-            .filter(|(_, after)| !quantity.is_of_target || !after.process_ticks.is_empty())
+            .filter(|(_, after)| (quantity.is_known)(after))
             .map(|(before, after)| {
                 (after.at_ns, (quantity.value)(before, after), seconds(before, after))
             })
@@ -243,6 +268,15 @@ mod tests {
         let own = figures.series.iter().find(|series| series.name == "monitor/cpu_share").unwrap();
         assert_eq!(own.points.len(), 3);
         assert!((own.points[0].1 - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn memory_of_a_target_in_the_kernel_counts_without_a_process() {
+        let with = |at_s, kernel| Sample { kernel_memory_bytes: kernel, ..sample(at_s, 0, &[]) };
+        let samples = [with(0.0, None), with(1.0, Some(5)), with(2.0, Some(7))];
+        let figures = figures(&samples, None);
+        assert_eq!(figures.value("target/memory_bytes"), Some(6.0));
+        assert_eq!(figures.value("target/cpu_share"), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One look at the counters of the system and of the watched processes, from `/proc`.
 
+use super::{KernelMemory, Parts};
 use crate::process::stat_fields;
 use crate::system::busy_ticks;
 use rustix::time::{ClockId, clock_gettime};
@@ -32,13 +33,15 @@ pub(super) struct Sample {
     pub(super) process_ticks: BTreeMap<u32, u64>,
     /// Memory of the watched processes together.
     pub(super) process_memory_bytes: u64,
+    /// Memory of a target in the kernel, if it can be told.
+    pub(super) kernel_memory_bytes: Option<u64>,
     /// Processor time of the monitor.
     pub(super) own_ns: u64,
 }
 
 impl Sample {
-    /// Looks at all counters. `roots` are watched with all processes that they have started.
-    pub(super) fn take(at_ns: u64, roots: &[u32]) -> Self {
+    /// Looks at all counters. Processes are watched with all that they have started.
+    pub(super) fn take(at_ns: u64, watched: &Parts) -> Self {
         let (disk_read_bytes, disk_written_bytes) = disks(&text("/proc/diskstats"));
         let mut sample = Self {
             at_ns,
@@ -47,13 +50,19 @@ impl Sample {
             disk_read_bytes,
             disk_written_bytes,
             network_bytes: network(&text("/proc/net/dev")),
+            kernel_memory_bytes: watched.kernel.as_ref().and_then(KernelMemory::bytes),
             ..Self::default()
         };
-        for pid in family(roots) {
+        for pid in family(&watched.pids) {
             sample.look_at(pid);
         }
         sample.own_ns = thread_ns();
         sample
+    }
+
+    /// Returns whether the target has processes.
+    pub(super) fn has_processes(&self) -> bool {
+        !self.process_ticks.is_empty()
     }
 
     fn look_at(&mut self, pid: u32) {
@@ -159,8 +168,9 @@ mod tests {
     fn a_process_and_its_children_are_watched() {
         let mut child =
             std::process::Command::new("sh").args(["-c", "sleep 60; true"]).spawn().unwrap();
+        let watched = Parts { pids: vec![child.id()], kernel: None };
         let sample = loop {
-            let sample = Sample::take(0, &[child.id()]);
+            let sample = Sample::take(0, &watched);
             if sample.process_ticks.len() == 2 {
                 break sample;
             }

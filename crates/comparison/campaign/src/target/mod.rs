@@ -5,6 +5,7 @@ mod device;
 mod directory;
 mod file_system;
 mod nbd;
+mod vdo;
 mod volume;
 mod zfs;
 
@@ -110,12 +111,13 @@ impl PlaceKind {
 type ReadTarget = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Target>, PlanError>;
 
 /// The kinds of targets: the key that selects each in a plan, and its reader.
-const KINDS: [(&str, ReadTarget); 7] = [
+const KINDS: [(&str, ReadTarget); 8] = [
     ("directory", directory::read),
     ("device", device::read),
     ("volume", volume::read),
     ("loop", file_system::read),
     ("zfs", zfs::read),
+    ("vdo", vdo::read),
     ("nbd", nbd::read),
     ("commands", commands::read),
 ];

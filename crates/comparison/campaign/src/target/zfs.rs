@@ -1,7 +1,9 @@
-//! ZFS in user space (`zfs-fuse`) on a file, with or without deduplication.
+//! ZFS on a file, with or without deduplication: in the kernel (OpenZFS) where its module is, in
+//! user space (`zfs-fuse`) otherwise. Both have the same commands.
 
 use super::{LoadPlace, MadeTarget, PlaceKind, Target};
 use crate::error::StepError;
+use crate::monitor::KernelMemory;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::resource::Resource;
@@ -16,6 +18,9 @@ use std::time::Duration;
 
 /// Size of the pool without the key.
 const DEFAULT_BYTES: u64 = 4 << 30;
+
+/// What the version of OpenZFS names when its module is loaded.
+const MODULE: &str = "zfs-kmod-";
 
 /// Socket by which `zpool` and `zfs` reach the one daemon of the machine.
 const SOCKET: &str = "/var/run/zfs/zfs_socket";
@@ -33,8 +38,24 @@ struct Zfs {
     deduplicates: bool,
     /// Further properties of the file system, such as `recordsize=4k`.
     properties: Vec<String>,
-    /// Further options of the daemon.
+    /// Further options of the daemon, which OpenZFS has not.
     options: Vec<String>,
+}
+
+/// The place where ZFS works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Zone {
+    Kernel,
+    UserSpace,
+}
+
+impl Zone {
+    /// Asks `zpool`, which tells the version of the module if it is loaded. That of `zfs-fuse` has
+    /// no such command.
+    fn of_machine() -> Self {
+        let printed = system::printed("zpool", &["version"]);
+        if printed.contains(MODULE) { Self::Kernel } else { Self::UserSpace }
+    }
 }
 
 pub(super) fn read(
@@ -59,11 +80,15 @@ impl Target for Zfs {
         let dedup = if self.deduplicates { "with" } else { "without" };
         let properties = self.properties.join(" ");
         let size = format_exact_size(self.bytes);
-        let text = format!("zfs-fuse on a file of {size}, {dedup} deduplication {properties}");
+        let name = if Zone::of_machine() == Zone::Kernel { "OpenZFS" } else { "zfs-fuse" };
+        let text = format!("{name} on a file of {size}, {dedup} deduplication {properties}");
         text.trim_end().to_owned()
     }
 
     fn missing(&self) -> Option<String> {
+        if Zone::of_machine() == Zone::Kernel {
+            return system::missing(&["zpool", "zfs"], true, &[]);
+        }
         let missing = system::missing(&["zfs-fuse", "zpool", "zfs"], true, &["/dev/fuse"]);
         missing.or_else(|| {
             let is_used = std::os::unix::net::UnixStream::connect(SOCKET).is_ok();
@@ -84,18 +109,11 @@ impl Target for Zfs {
     }
 
     fn make(&self, site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
-        const NAME: &str = "zfs-fuse";
         let file = site.sparse_file("disk", self.bytes)?;
-        // The machine has one daemon at a time; that of an earlier run may be about to end.
-        let is_ready = || std::os::unix::net::UnixStream::connect(SOCKET).is_ok();
-        for _ in 0..OTHER_TRIES {
-            if !is_ready() {
-                break;
-            }
-            site.pause(OTHER_PAUSE)?;
+        match Zone::of_machine() {
+            Zone::Kernel => site.watched.add_kernel(KernelMemory::OpenZfs),
+            Zone::UserSpace => self.start_daemon(site)?,
         }
-        let pid = site.start(Command::new(NAME).args(DAEMON_OPTIONS).args(&self.options), NAME)?;
-        site.wait_until(pid, NAME, is_ready)?;
         // The command that gives the pool back knows it by this name alone, which nobody else has.
         let pool = format!("gemelo{:016x}", gemelo_base::random::fresh_word());
         let mount = site.work.join("mount");
@@ -112,6 +130,22 @@ impl Target for Zfs {
             site.run(Command::new("zfs").args(["set", property, &pool]))?;
         }
         Ok(Box::new(MadeZfs { pool, mount }))
+    }
+}
+
+impl Zfs {
+    fn start_daemon(&self, site: &mut RunSite<'_>) -> Result<(), StepError> {
+        const NAME: &str = "zfs-fuse";
+        // The machine has one daemon at a time; that of an earlier run may be about to end.
+        let is_ready = || std::os::unix::net::UnixStream::connect(SOCKET).is_ok();
+        for _ in 0..OTHER_TRIES {
+            if !is_ready() {
+                break;
+            }
+            site.pause(OTHER_PAUSE)?;
+        }
+        let pid = site.start(Command::new(NAME).args(DAEMON_OPTIONS).args(&self.options), NAME)?;
+        site.wait_until(pid, NAME, is_ready)
     }
 }
 

@@ -1,15 +1,18 @@
 //! The metrics of a member that shares contents with its domain.
 
 use super::page::Page;
+use gemelo_base::StatTable as _;
 use gemelo_place::SharingStat;
 
 /// Adds the figures of the sharing. Pools that are no members have none.
 pub(super) fn sharing_stats(page: &mut Page, sharing: Option<&SharingStat>) {
-    let Some(SharingStat { counts, blocks, failure }) = sharing else { return };
+    let Some(SharingStat { counts, blocks, traffic, failure }) = sharing else { return };
     let help = "1 if the last attempt to share failed.";
     page.gauge("sharing_failing", help, u64::from(failure.is_some()));
     page.table("sharing_blocks", blocks);
     page.table("sharing", counts);
+    let kinds = traffic.kinds().map(|(kind, stat)| (kind, stat.table()));
+    page.tables("store", "kind", &kinds);
 }
 
 #[cfg(test)]
@@ -21,8 +24,13 @@ mod tests {
         let mut page = Page::default();
         sharing_stats(&mut page, None);
         assert_eq!(page.text, "");
-        let mut stat =
-            SharingStat { counts: Default::default(), blocks: Default::default(), failure: None };
+        let mut stat = SharingStat {
+            counts: Default::default(),
+            blocks: Default::default(),
+            traffic: Default::default(),
+            failure: None,
+        };
+        stat.traffic.ledger.sent_bytes = 9;
         stat.blocks.borrowed = 7;
         stat.counts.shared = 8;
         stat.failure = Some("the store is away".to_owned());
@@ -32,6 +40,7 @@ mod tests {
             "gemelo_sharing_blocks_borrowed 7",
             "gemelo_sharing_shared_total 8",
             "gemelo_sharing_failing 1",
+            "gemelo_store_sent_bytes_total{kind=\"ledger\"} 9",
         ] {
             assert!(lines.contains(&line), "{}", page.text);
         }

@@ -2,14 +2,14 @@
 
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_size};
-use gemelo_place::SharingStat;
+use gemelo_place::{SharingStat, TrafficStat};
 use gemelo_volume::PoolStat;
 
 /// Returns the figures under a title. The physical blocks of the pool include those that other
 /// members store.
 pub(super) fn text(sharing: &SharingStat, pool: &PoolStat) -> String {
     let block_bytes = u64::from(pool.block_bytes);
-    let SharingStat { counts, blocks, failure } = sharing;
+    let SharingStat { counts, blocks, traffic, failure } = sharing;
     let mut table = Table::new();
     let mut row = |name: &str, count: u64, size: Option<u64>| {
         let size = size.map(format_size).unwrap_or_default();
@@ -43,6 +43,14 @@ pub(super) fn text(sharing: &SharingStat, pool: &PoolStat) -> String {
             format_count(counts.refused + counts.set_aside)
         );
     }
+    let mut table = Table::new();
+    table.row(["", "operations", "sent", "received"].map(str::to_owned));
+    for (kind, stat) in traffic.kinds() {
+        let TrafficStat { operations, sent_bytes, received_bytes } = *stat;
+        let [sent, received] = [sent_bytes, received_bytes].map(format_size);
+        table.row([kind.to_owned(), format_count(operations), sent, received]);
+    }
+    text += &format!("\nTraffic with the shared store\n{}", table.render(2));
     if let Some(failure) = failure {
         text += &format!("  the last attempt failed: {failure}\n");
     }

@@ -5,6 +5,7 @@ mod killed;
 mod kinds;
 mod plans;
 mod runs;
+mod simulated;
 
 use crate::common::{Ran, gemelo};
 use serde_json::Value;

@@ -2,13 +2,23 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// The outcome of a run.
 pub(crate) struct Ran {
     pub(crate) status: i32,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+impl Ran {
+    pub(crate) fn of(output: &Output) -> Self {
+        Self {
+            status: output.status.code().expect("ended by itself"),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
 }
 
 /// Runs gemelo with these arguments and nothing on standard input.
@@ -27,10 +37,5 @@ pub(crate) fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]
         .expect("the binary was built");
     // A command that does not read closes the pipe early.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
-    let output = child.wait_with_output().expect("the binary ran");
-    Ran {
-        status: output.status.code().expect("ended by itself"),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    Ran::of(&child.wait_with_output().expect("the binary ran"))
 }

@@ -113,6 +113,17 @@ fn equal_data_is_stored_once(host: &Host<'_>, servers: &[Server; 2]) {
     let stat = host.json(&["domain", "stat", DOMAIN]);
     assert_eq!(stat["result"]["contents"], EQUAL.end + 2 * (OWN.end - OWN.start));
     assert_unchanged(servers);
+    for member in MEMBERS {
+        let traffic = &host.json(&["pool", "stat", member])["result"]["sharing"]["traffic"];
+        let of = |kind: &str, figure: &str| traffic[kind][figure].as_u64().unwrap();
+        for kind in ["index", "ledger", "lease", "contents", "metadata"] {
+            assert!(of(kind, "operations") > 0, "{member}, {kind}: {traffic}");
+        }
+        // An entry has a fingerprint and a value; contents are written, metadata as well.
+        assert!(of("index", "sent_bytes") > 24 * EQUAL.end, "{member}: {traffic}");
+        assert!(of("contents", "sent_bytes") > (OWN.end - OWN.start) * BLOCK as u64, "{traffic}");
+        assert!(of("contents", "received_bytes") > 0, "{member}: {traffic}");
+    }
     let packed = (EQUAL.end + OWN.end - OWN.start) / PACKED;
     let one_copy = (packed + OWN.end - OWN.start) * BLOCK as u64;
     let began = Instant::now();
