@@ -69,6 +69,14 @@ impl NewFile {
         }
     }
 
+    /// Returns the path of a file under its temporary name, for programs that write it.
+    pub(crate) fn temporary_path(&self) -> Option<&Path> {
+        match self {
+            Self::Temporary(beside) => Some(beside.temporary.path()),
+            Self::StandardOutput | Self::StandardError | Self::Through(_) => None,
+        }
+    }
+
     /// Returns whether any offset of the file can be written, in any order.
     pub(crate) const fn is_regular(&self) -> bool {
         matches!(self, Self::Temporary(_))

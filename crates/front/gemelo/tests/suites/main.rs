@@ -42,6 +42,7 @@ mod guest;
 mod health;
 mod history;
 mod hosts;
+mod images;
 mod killed;
 mod members;
 mod metrics;

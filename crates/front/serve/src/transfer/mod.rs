@@ -1,6 +1,7 @@
 //! Copies volumes from and to files, devices and streams, and skips zeros. A few threads copy, each
 //! with one piece in flight.
 
+mod pieces;
 mod salvage;
 mod sink;
 mod source;

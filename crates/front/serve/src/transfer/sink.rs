@@ -1,22 +1,17 @@
 //! Exports a volume to a new file, which gets holes, to a device, which gets zeros, or to a stream.
 
+use super::pieces::{DevicePiece, Pieces};
 use super::salvage::{BadRanges, is_of_one_block};
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
+use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Bytes whose extents are requested at once.
-const ASKED_BYTES: u64 = 1 << 30;
-
-/// Most extents that are requested at once.
-const ASKED_EXTENTS: usize = 4096;
 /// Size of the smallest hole that is made, in bytes: a page of most file systems.
 const HOLE_BYTES: usize = 4096;
 
@@ -26,6 +21,8 @@ pub enum Sink {
     NewFile(File),
     /// A device. Zeros are written, or made by the device.
     Device(File),
+    /// A new image, which a program shows as a device that reads as zeros. Zeros are skipped.
+    Image(Arc<dyn BlockDevice>),
     /// A stream. It receives all bytes in order.
     Stream(Box<dyn Write + Send>),
 }
@@ -37,47 +34,6 @@ pub enum OnBadBlock {
     Fail,
     /// The export has zeros in its place.
     Zeros,
-}
-
-/// A piece of the volume. A piece that is no hole is at most [`PIECE_BYTES`] long.
-struct VolumePiece {
-    offset: u64,
-    length: u64,
-    is_hole: bool,
-}
-
-/// Walks over the extents of a volume.
-struct Extents {
-    next: u64,
-    size_bytes: u64,
-    /// Lengths of the extents from `next` on, and whether they are zero.
-    known: VecDeque<(u64, bool)>,
-}
-
-impl Extents {
-    fn next(&mut self, device: &dyn BlockDevice) -> Result<Option<VolumePiece>, TransferError> {
-        if self.next >= self.size_bytes {
-            return Ok(None);
-        }
-        if self.known.is_empty() {
-            let asked = (self.size_bytes - self.next).min(ASKED_BYTES);
-            let found = device.extents(self.next, asked, ASKED_EXTENTS).map_err(|source| {
-                TransferError::Volume { action: "map", offset: self.next, source }
-            })?;
-            self.known.extend(found.iter().map(|extent| (extent.length.min(asked), extent.zero)));
-        }
-        // A device that describes no extents may hold data everywhere.
-        let (length, is_hole) =
-            self.known.pop_front().unwrap_or((self.size_bytes - self.next, false));
-        let offset = self.next;
-        let whole = length.min(self.size_bytes - offset);
-        let taken = if is_hole { whole } else { whole.min(PIECE_BYTES as u64) };
-        if taken < whole {
-            self.known.push_front((whole - taken, is_hole));
-        }
-        self.next += taken;
-        Ok(Some(VolumePiece { offset, length: taken, is_hole }))
-    }
 }
 
 /// Copies a volume to `sink`. Each of `devices` is the same volume and gets a thread; a stream gets
@@ -97,9 +53,8 @@ pub fn export(
     let size_bytes = first.geometry().size_bytes;
     monitor.begin("Exporting", Unit::Bytes, Some(size_bytes));
     let outside = |offset| move |source| TransferError::Outside { action: "write", offset, source };
-    let extents = Extents { next: 0, size_bytes, known: VecDeque::new() };
     let shared = SharedSink {
-        extents: Mutex::new(extents),
+        pieces: Mutex::new(Pieces::of(size_bytes)),
         tally: Tally::default(),
         monitor,
         stop,
@@ -117,6 +72,12 @@ pub fn export(
             run_workers(devices, |device| shared.to_file(&**device, file, true))?;
             file.sync_all().map_err(outside(size_bytes))?;
         }
+        Sink::Image(image) => {
+            let written = |device: &Arc<dyn BlockDevice>| shared.to_image(&**device, &**image);
+            run_workers(devices, written)?;
+            let flush = Request { operation: Operation::Flush, outcome: Ok(()) };
+            execute_outside(&**image, vec![flush])?;
+        }
         Sink::Stream(stream) => {
             shared.to_stream(&**first, stream)?;
             stream.flush().map_err(outside(size_bytes))?;
@@ -128,7 +89,7 @@ pub fn export(
 }
 
 struct SharedSink<'a> {
-    extents: Mutex<Extents>,
+    pieces: Mutex<Pieces>,
     tally: Tally,
     monitor: &'a dyn Monitor,
     stop: &'a StopFlag,
@@ -138,18 +99,22 @@ struct SharedSink<'a> {
 }
 
 impl SharedSink<'_> {
-    fn next(&self, device: &dyn BlockDevice) -> Result<Option<VolumePiece>, TransferError> {
+    fn next(&self, device: &dyn BlockDevice) -> Result<Option<DevicePiece>, TransferError> {
         if self.stop.is_raised() || self.failed.is_raised() {
             return Err(TransferError::Interrupted);
         }
-        self.extents.lock().next(device)
+        self.pieces.lock().next(device).map_err(|(offset, source)| TransferError::Volume {
+            action: "map",
+            offset,
+            source,
+        })
     }
 
     /// Reads a piece into the buffer.
     fn read(
         &self,
         device: &dyn BlockDevice,
-        piece: &VolumePiece,
+        piece: &DevicePiece,
         buffer: &mut Vec<u8>,
     ) -> Result<(), TransferError> {
         // Only holes are longer than `PIECE_BYTES`.
@@ -212,6 +177,40 @@ impl SharedSink<'_> {
         Ok(())
     }
 
+    fn to_image(
+        &self,
+        device: &dyn BlockDevice,
+        image: &dyn BlockDevice,
+    ) -> Result<(), TransferError> {
+        self.copy_to_image(device, image).inspect_err(|_| self.failed.raise())
+    }
+
+    fn copy_to_image(
+        &self,
+        device: &dyn BlockDevice,
+        image: &dyn BlockDevice,
+    ) -> Result<(), TransferError> {
+        let mut buffer = Vec::new();
+        while let Some(piece) = self.next(device)? {
+            if !piece.is_hole {
+                self.read(device, &piece, &mut buffer)?;
+                let writes = runs(&buffer, HOLE_BYTES).map(|(at, data)| Request {
+                    operation: Operation::Write {
+                        offset: piece.offset + at as u64,
+                        data,
+                        durability: Durability::Flushed,
+                    },
+                    outcome: Ok(()),
+                });
+                execute_outside(image, writes.collect())?;
+                let copied = runs(&buffer, HOLE_BYTES).map(|(_, run)| run.len() as u64).sum();
+                self.tally.copied(copied);
+            }
+            self.monitor.advance(piece.length);
+        }
+        Ok(())
+    }
+
     fn to_stream(
         &self,
         device: &dyn BlockDevice,
@@ -233,6 +232,18 @@ impl SharedSink<'_> {
         }
         Ok(())
     }
+}
+
+/// Executes writes of an image that is outside of the pool.
+fn execute_outside(
+    image: &dyn BlockDevice,
+    mut batch: Vec<Request<'_>>,
+) -> Result<(), TransferError> {
+    image.execute(&mut batch);
+    first_error(batch).map_or(Ok(()), |(offset, error)| {
+        let source = io::Error::other(error);
+        Err(TransferError::Outside { action: "write", offset, source })
+    })
 }
 
 fn read_at(device: &dyn BlockDevice, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {

@@ -1,6 +1,7 @@
-//! Imports a volume from a file or device, which any thread reads at any place, or from a stream,
-//! in order.
+//! Imports a volume from a file, a device or an image, which any thread reads at any place, or from a
+//! stream, in order.
 
+use super::pieces::Pieces;
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
 use gemelo_base::{Monitor, StopFlag, Unit, read_exact_at};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub enum Source {
     /// A file or device, and its length in bytes. Its holes are skipped.
     File(File, u64),
+    /// An image, which a program shows as a device. What reads as zeros is skipped.
+    Image(Arc<dyn BlockDevice>),
     /// A stream, which is read to its end.
     Stream(Box<dyn Read + Send>),
 }
@@ -22,14 +25,35 @@ pub enum Source {
 /// The unread rest of a source.
 enum Rest {
     File { file: Arc<File>, length: u64, next: u64, has_holes: bool },
+    Image { image: Arc<dyn BlockDevice>, pieces: Pieces },
     Stream { stream: Box<dyn Read + Send>, next: u64 },
+}
+
+/// Where any thread reads a piece.
+enum ReadFrom {
+    File(Arc<File>),
+    Image(Arc<dyn BlockDevice>),
+}
+
+impl ReadFrom {
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => read_exact_at(file, buffer, offset),
+            Self::Image(image) => {
+                let operation = Operation::Read { offset, buffer };
+                let mut batch = vec![Request { operation, outcome: Ok(()) }];
+                image.execute(&mut batch);
+                first_error(batch).map_or(Ok(()), |(_, error)| Err(io::Error::other(error)))
+            }
+        }
+    }
 }
 
 /// A piece of the source.
 struct SourcePiece {
     offset: u64,
-    /// File and length to read; [`None`] if the bytes are in the buffer.
-    to_read: Option<(Arc<File>, usize)>,
+    /// What to read; [`None`] if the bytes are in the buffer.
+    to_read: Option<(ReadFrom, usize)>,
     /// Bytes since the end of the piece before, for progress.
     passed: u64,
 }
@@ -51,8 +75,21 @@ impl Rest {
                 let offset = (start / PIECE_BYTES as u64 * PIECE_BYTES as u64).max(before);
                 let bytes = (*length - offset).min(PIECE_BYTES as u64);
                 *next = offset + bytes;
-                let to_read = Some((Arc::clone(file), bytes as usize));
+                let to_read = Some((ReadFrom::File(Arc::clone(file)), bytes as usize));
                 Ok(Some(SourcePiece { offset, to_read, passed: offset + bytes - before }))
+            }
+            Self::Image { image, pieces } => {
+                let before = pieces.position();
+                loop {
+                    let next = pieces.next(&**image).map_err(|(_, e)| io::Error::other(e))?;
+                    let Some(piece) = next else { return Ok(None) };
+                    if !piece.is_hole {
+                        let image = ReadFrom::Image(Arc::clone(image));
+                        let to_read = Some((image, piece.length as usize));
+                        let passed = pieces.position() - before;
+                        return Ok(Some(SourcePiece { offset: piece.offset, to_read, passed }));
+                    }
+                }
             }
             Self::Stream { stream, next } => {
                 buffer.clear();
@@ -69,6 +106,7 @@ impl Rest {
     const fn position(&self) -> u64 {
         match self {
             Self::File { next, .. } | Self::Stream { next, .. } => *next,
+            Self::Image { pieces, .. } => pieces.position(),
         }
     }
 }
@@ -112,6 +150,10 @@ pub fn import(
     let (rest, total) = match source {
         Source::File(file, length) => {
             (Rest::File { file: Arc::new(file), length, next: 0, has_holes: true }, Some(length))
+        }
+        Source::Image(image) => {
+            let size_bytes = image.geometry().size_bytes;
+            (Rest::Image { image, pieces: Pieces::of(size_bytes) }, Some(size_bytes))
         }
         Source::Stream(stream) => (Rest::Stream { stream, next: 0 }, None),
     };
@@ -160,10 +202,12 @@ impl SharedSource<'_> {
                 rest.next(&mut buffer).map_err(outside)?
             };
             let Some(piece) = piece else { return Ok(()) };
-            if let Some((file, bytes)) = &piece.to_read {
+            if let Some((from, bytes)) = &piece.to_read {
                 buffer.resize(*bytes, 0);
-                read_exact_at(file, &mut buffer, piece.offset).map_err(|source| {
-                    TransferError::Outside { action: "read", offset: piece.offset, source }
+                from.read(&mut buffer, piece.offset).map_err(|source| TransferError::Outside {
+                    action: "read",
+                    offset: piece.offset,
+                    source,
                 })?;
             }
             self.write(device, piece.offset, &buffer, block_bytes)?;

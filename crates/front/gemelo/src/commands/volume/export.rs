@@ -1,5 +1,6 @@
 //! `gemelo volume export`.
 
+use super::image::{self, ImageFormat, ImageServer, ImageUse};
 use crate::context::Context;
 use crate::exit::{Failures, OrFailure as _, Outcome, refused};
 use crate::files::{self, NewFile, Readers};
@@ -42,6 +43,9 @@ pub(crate) struct Arguments {
     /// The output: a file, a device, or - for standard output
     #[arg(value_name = "FILE|DEVICE|-")]
     output: PathBuf,
+    /// Format of the output: a file of another one than raw is made by qemu-img and qemu-nbd
+    #[arg(long, value_name = "FORMAT", default_value = "raw")]
+    format: ImageFormat,
     /// Write zeros in place of blocks that cannot be read, list those blocks, and end with exit
     /// status 1
     #[arg(long)]
@@ -121,6 +125,9 @@ impl Arguments {
             export(&devices, sink, on_bad_block, &*context.monitor, &context.stop)
                 .with_context(about)
         };
+        if self.format != ImageFormat::Raw {
+            return self.write_image(&devices, context, run);
+        }
         if is_device(&self.output) {
             let size_bytes = devices.first().map_or(0, |device| device.geometry().size_bytes);
             return run(Sink::Device(self.open_device(size_bytes)?));
@@ -134,6 +141,28 @@ impl Arguments {
             }
             None => run(Sink::Stream(Box::new(file))),
         }
+    }
+
+    /// Writes an image of another format than raw to a new file.
+    fn write_image(
+        &self,
+        devices: &[Arc<dyn BlockDevice>],
+        context: &Context,
+        run: impl FnOnce(Sink) -> crate::Result<(Transferred, BadRanges)>,
+    ) -> crate::Result<(Transferred, BadRanges)> {
+        let name = self.format.name();
+        let file = NewFile::create_for(Readers::Owner, &self.output, self.force)?;
+        let Some(path) = file.temporary_path() else {
+            return Err(refused!("a {name} image can only be written to a file: name one"));
+        };
+        let size_bytes = devices.first().map_or(0, |device| device.geometry().size_bytes);
+        image::create(path, self.format, size_bytes)?;
+        let (server, image) =
+            ImageServer::start(path, self.format, ImageUse::Write, &context.stop)?;
+        let exported = run(Sink::Image(image))?;
+        server.finish()?;
+        file.finish()?;
+        Ok(exported)
     }
 
     /// Opens a device. Refuses it if it is smaller than the volume.

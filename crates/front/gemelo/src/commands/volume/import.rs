@@ -1,5 +1,6 @@
 //! `gemelo volume import`.
 
+use super::image::{self, ImageFormat, ImageServer, ImageUse};
 use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
@@ -42,6 +43,11 @@ pub(crate) struct Arguments {
     /// The pool and the new volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
+    /// Format of the input [default: raw; a file that looks like an image is refused]
+    ///
+    /// An image may name other files to read: give its format only if you trust it.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<ImageFormat>,
     /// Size of the volume [default: the length of the input, rounded up to whole blocks]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
@@ -71,8 +77,38 @@ fn stream(mut stream: impl Read + Send + 'static, name: &str) -> crate::Result<S
     Ok(Source::Stream(Box::new(Cursor::new(first).chain(stream))))
 }
 
-/// Opens the input. Also returns its length in bytes, if it is known.
-fn source(path: &Path) -> crate::Result<(Source, Option<u64>)> {
+/// The opened input.
+struct Input {
+    source: Source,
+    /// The length in bytes, if it is known.
+    length: Option<u64>,
+    /// The program that shows an image, which ends with the input.
+    _server: Option<ImageServer>,
+}
+
+impl Arguments {
+    fn open_input(&self, context: &Context) -> crate::Result<Input> {
+        let path = &self.input;
+        let Some(format) = self.format.filter(|format| *format != ImageFormat::Raw) else {
+            let (source, length) = source(path, self.format.is_none())?;
+            return Ok(Input { source, length, _server: None });
+        };
+        if path.as_os_str() == "-" {
+            return Err(refused!("only a raw image can be read from standard input: name a file"));
+        }
+        let (server, image) = ImageServer::start(path, format, ImageUse::Read, &context.stop)?;
+        let length = image.geometry().size_bytes;
+        if length == 0 {
+            return Err(refused!("{} is empty: there is nothing to import", path.shown()));
+        }
+        let source = Source::Image(image);
+        Ok(Input { source, length: Some(length), _server: Some(server) })
+    }
+}
+
+/// Opens a raw input. Also returns its length in bytes, if it is known. If no format was given, an
+/// image of another one is refused.
+fn source(path: &Path, refuses_images: bool) -> crate::Result<(Source, Option<u64>)> {
     if path.as_os_str() == "-" {
         return Ok((stream(std::io::stdin(), "standard input")?, None));
     }
@@ -92,12 +128,17 @@ fn source(path: &Path) -> crate::Result<(Source, Option<u64>)> {
     match opened().with_context(|| format!("cannot read {}", path.shown())).or_bad_input()? {
         (file, None) => Ok((stream(file, &path.shown().to_string())?, None)),
         (_, Some(0)) => Err(refused!("{} is empty: there is nothing to import", path.shown())),
-        (file, Some(length)) => Ok((Source::File(file, length), Some(length))),
+        (mut file, Some(length)) => {
+            if refuses_images {
+                image::refuse_image(&mut file, path)?;
+            }
+            Ok((Source::File(file, length), Some(length)))
+        }
     }
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    let (source, length) = source(&arguments.input)?;
+    let Input { source, length, _server } = arguments.open_input(context)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Change, context)?;
     let copied = arguments.copy(&access, source, length, context);
     let closed = access.close();

@@ -6,6 +6,7 @@ mod copy;
 mod create;
 pub(super) mod diff;
 pub(super) mod export;
+mod image;
 mod import;
 pub(super) mod ls;
 mod mode;
@@ -55,8 +56,8 @@ enum Action {
     Set(change::Set),
     /// Fill a volume from a file, a device or standard input
     ///
-    /// The input has the raw format. Holes are not read, and zeros are not stored. To import other
-    /// formats, serve the pool and run `qemu-img convert` with the export as its target.
+    /// Holes are not read, and zeros are not stored. `qemu-nbd` reads images of other formats than
+    /// raw.
     Import(import::Arguments),
     /// Write a volume to a file, a device or standard output
     ///
