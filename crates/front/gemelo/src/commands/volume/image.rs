@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{Read, Seek as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest time until `qemu-nbd` listens.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -134,7 +134,7 @@ impl ImageServer {
     /// Waits until the image can be reached. The program listens before it has opened the image.
     fn wait(&mut self, stop: &StopFlag) -> crate::Result<Arc<dyn BlockDevice>> {
         let socket = self.directory.path().join(SOCKET);
-        let start = Instant::now();
+        let mut waited = Duration::ZERO;
         loop {
             let stream = UnixStream::connect(&socket).ok();
             let connected = stream.map(|stream| gemelo_nbd::client::connect_device(stream, ""));
@@ -144,12 +144,13 @@ impl ImageServer {
                 self.child.try_wait().context("cannot wait for qemu-nbd")?
             {
                 return Err(self.ended(status));
-            } else if start.elapsed() > START_LIMIT {
+            } else if waited > START_LIMIT {
                 return Err(failed!("qemu-nbd does not answer after {START_LIMIT:?}"));
             } else if stop.is_raised() {
                 return Err(failed!("stopped before the end"));
             }
             pause(START_PAUSE);
+            waited += START_PAUSE;
         }
     }
 
