@@ -163,14 +163,15 @@ impl Log {
     }
 
     /// Marks the newest commit as durable if none has followed for a while. The next commit would
-    /// prove that this one existed, but it may be long in coming.
-    pub(crate) fn mark_if_idle(&self) -> Result<()> {
+    /// prove that this one existed, but it may be long in coming. Returns whether it has marked.
+    pub(crate) fn mark_if_idle(&self) -> Result<bool> {
         let mut committer = self.committer.lock();
         let (durable, now_ns) = (committer.durable, self.clock.now_ns());
-        if committer.journal.marker().write_if_idle(&*self.disk, durable, now_ns) {
+        let is_idle = committer.journal.marker().write_if_idle(&*self.disk, durable, now_ns);
+        if is_idle {
             self.sync()?;
         }
-        Ok(())
+        Ok(is_idle)
     }
 
     /// Tells the data path of blocks that are identified durably, and gives it those that no
