@@ -163,15 +163,14 @@ impl Log {
     }
 
     /// Marks the newest commit as durable if none has followed for a while. The next commit would
-    /// prove that this one existed, but it may be long in coming. Returns whether it has marked.
-    pub(crate) fn mark_if_idle(&self) -> Result<bool> {
+    /// prove that this one existed, but it may be long in coming.
+    pub(crate) fn mark_if_idle(&self) -> Result<()> {
         let mut committer = self.committer.lock();
         let (durable, now_ns) = (committer.durable, self.clock.now_ns());
-        let is_idle = committer.journal.marker().write_if_idle(&*self.disk, durable, now_ns);
-        if is_idle {
+        if committer.journal.marker().write_if_idle(&*self.disk, durable, now_ns) {
             self.sync()?;
         }
-        Ok(is_idle)
+        Ok(())
     }
 
     /// Tells the data path of blocks that are identified durably, and gives it those that no
