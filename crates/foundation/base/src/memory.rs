@@ -93,11 +93,22 @@ pub fn give_back_freed() {
 /// freed, and is kept for later allocations, does not count.
 #[must_use]
 pub fn allocated_bytes() -> Option<u64> {
+    allocator().map(|(allocated, _)| allocated)
+}
+
+/// Returns the bytes that were freed and that the allocator keeps, or [`None`] where it does not
+/// tell. What [`give_back_freed`] has given back may count.
+#[must_use]
+pub fn free_bytes() -> Option<u64> {
+    allocator().map(|(_, free)| free)
+}
+
+fn allocator() -> Option<(u64, u64)> {
     #[cfg(target_env = "gnu")]
     {
         // SAFETY: the function takes nothing and may be called at any time.
         let all = unsafe { libc::mallinfo2() };
-        Some((all.uordblks + all.hblkhd) as u64)
+        Some(((all.uordblks + all.hblkhd) as u64, all.fordblks as u64))
     }
     #[cfg(not(target_env = "gnu"))]
     None

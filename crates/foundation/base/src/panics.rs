@@ -88,11 +88,12 @@ pub fn start(
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     note_places();
-    Builder::new().name(name.to_owned()).spawn(move || {
+    let work = move || {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             told(last_of_thread());
         }
-    })
+    };
+    Builder::new().name(name.to_owned()).spawn(work).map_err(crate::threads::refused)
 }
 
 #[cfg(test)]

@@ -5,12 +5,20 @@
 //! one of them, so the work is done even if no other thread starts. Work that needs an exact number
 //! of threads uses [`std::thread::Builder`], and has to end those that did start if one does not.
 
+use std::io;
 use std::thread::{Builder, ScopedJoinHandle};
 
 /// What to do if the system refuses a thread, for messages. Its own words are "Resource temporarily
 /// unavailable".
 pub const REFUSED: &str = "if the limit of processes is reached, raise it (`ulimit -u`, TasksMax= \
                            of systemd)";
+
+/// Adds what to do to the error of a thread that the system refused.
+#[must_use]
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+pub fn refused(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{error}: {REFUSED}"))
+}
 
 /// Does work in this thread and in up to `most - 1` others, and returns all outcomes, that of this
 /// thread first. The work is to take its parts from a common place until none is left. A panic of

@@ -90,7 +90,11 @@ impl DiskError {
         let name = path.file_name().filter(|_| !path.exists()).map(text_of_name);
         let (pool, volume) = match (part, path.parent()) {
             (PoolPart::Directory, _) => (Some(path.as_path()), None),
-            (PoolPart::FileIn(_), Some(pool)) if !path.is_symlink() => {
+            (PoolPart::FileIn(real), Some(pool))
+                if !path.is_symlink()
+                    && std::fs::canonicalize(Path::new(".").join(pool))
+                        .is_ok_and(|pool| pool == *real) =>
+            {
                 let is_here = pool.as_os_str().is_empty();
                 (Some(if is_here { Path::new(".") } else { pool }), name)
             }

@@ -67,7 +67,7 @@ pub fn check_no_pool(path: &Path) -> Result<()> {
 pub fn check_no_pool_below(directory: &Path) -> Result<()> {
     let mut pending = vec![directory.to_owned()];
     while let Some(next) = pending.pop() {
-        if is_pool(&next) {
+        if DISKS.iter().any(|name| has_mark(&next.join(name))) {
             return Err(DiskError::OfPool { path: next, part: PoolPart::Directory });
         }
         let entries = std::fs::read_dir(&next).into_iter().flatten().flatten();
@@ -79,15 +79,19 @@ pub fn check_no_pool_below(directory: &Path) -> Result<()> {
 }
 
 fn in_directory(path: &Path) -> Option<PoolPart> {
-    // A link is in a pool if the file is to which it leads; a new file has a directory only.
+    // A link is in a pool if the file is to which it leads; a new file has directories only.
     let file = path.canonicalize().or_else(|_| std::path::absolute(path)).ok()?;
-    let directory = file.parent()?;
-    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    is_pool(&directory).then_some(PoolPart::FileIn(directory))
+    let directories = file.ancestors().skip(1);
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    directories.map(real).find(|directory| is_pool(directory)).map(PoolPart::FileIn)
 }
 
+/// Returns whether a directory has files or links with the names of both disks, of which one has
+/// its mark. One name alone may be the disk of a pool elsewhere.
 fn is_pool(directory: &Path) -> bool {
-    DISKS.iter().any(|name| has_mark(&directory.join(name)))
+    let disks = DISKS.map(|name| directory.join(name));
+    disks.iter().all(|disk| disk.symlink_metadata().is_ok())
+        && disks.iter().any(|disk| has_mark(disk))
 }
 
 /// Returns whether a file or block device begins with a mark of a pool, or has the far copy.
@@ -125,9 +129,12 @@ mod tests {
         write(pool.join("metadata"), b"something else, longer than a mark").unwrap();
         assert_eq!(pool_part(&pool.join("new")), None);
         write(pool.join("metadata"), POOL_MARK).unwrap();
+        assert_eq!(pool_part(&pool.join("metadata")), Some(PoolPart::Disk));
+        assert_eq!(pool_part(&pool.join("new")), None, "the metadata of a pool elsewhere");
+        write(pool.join("data"), b"damaged").unwrap();
         let within = Some(PoolPart::FileIn(pool.clone()));
         assert_eq!(pool_part(&pool), Some(PoolPart::Directory));
-        for name in ["metadata", "data", "new"] {
+        for name in ["metadata", "data", "new", "new/below"] {
             assert_eq!(pool_part(&pool.join(name)), within, "{name}");
         }
         symlink(pool.join("metadata"), root.join("link")).unwrap();

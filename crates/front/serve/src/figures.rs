@@ -18,6 +18,7 @@ fn server_stat(front_ends: &[Arc<dyn Listening>]) -> ServerStat {
         connections: connections(front_ends, None),
         process_cpu_ns: process::cpu_ns(),
         process_memory_bytes: process::memory_bytes(),
+        process_free_bytes: gemelo_base::memory::free_bytes().unwrap_or_default(),
         ..ServerStat::default()
     };
     for front_end in front_ends {

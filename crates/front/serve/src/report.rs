@@ -138,6 +138,9 @@ pub struct ServerStat {
     /// Bytes of memory that the serving process has at present.
     #[stat(gauge)]
     pub process_memory_bytes: u64,
+    /// Bytes of it that were freed, and that the allocator keeps for later.
+    #[stat(gauge)]
+    pub process_free_bytes: u64,
 }
 
 /// Shares of use, 0 to 1, at which to warn, in ascending order.

@@ -217,7 +217,10 @@ impl ServedDevice {
             };
             ends.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
         };
-        std::thread::Builder::new().name("gemelo-ublk".into()).spawn(body)
+        std::thread::Builder::new()
+            .name("gemelo-ublk".into())
+            .spawn(body)
+            .map_err(gemelo_base::threads::refused)
     }
 
     fn ends(&self) -> MutexGuard<'_, Vec<Ended>> {

@@ -67,7 +67,10 @@ impl Door {
                 drop(ended);
             }
         };
-        std::thread::Builder::new().name("gemelo-vhost".into()).spawn(body)?;
+        std::thread::Builder::new()
+            .name("gemelo-vhost".into())
+            .spawn(body)
+            .map_err(gemelo_base::threads::refused)?;
         self.client = Some(Client { guest, has_ended });
         Ok(())
     }

@@ -274,7 +274,10 @@ impl RunningQueue {
                 QueueThread { lanes, deep_batches: 0, spin: Spin::new(Spin::USUAL) }
                     .run(&kick, &stop);
             };
-            std::thread::Builder::new().name("gemelo-queue".into()).spawn(body)?
+            std::thread::Builder::new()
+                .name("gemelo-queue".into())
+                .spawn(body)
+                .map_err(gemelo_base::threads::refused)?
         };
         Ok(Self { lanes, stop, thread })
     }

@@ -65,7 +65,10 @@ pub fn serve(
     let orders = match shared.start_threads(input) {
         Ok(orders) => orders,
         Err(error) => {
-            let message = format!("cannot start the threads of a host: {error}");
+            let message = format!(
+                "cannot start the threads of a host: {error}: {}",
+                gemelo_base::threads::REFUSED
+            );
             shared.say(&FromHost::Failed(Refusal { message, kind: FailureKind::of_io(&error) }));
             return false;
         }

@@ -72,7 +72,10 @@ impl Monitor {
     ) -> std::io::Result<Self> {
         let (asks, receiver) = channel();
         let watch = move || looks(clock, start_ns, &watched, &receiver);
-        let thread = std::thread::Builder::new().name("monitor".to_owned()).spawn(watch)?;
+        let thread = std::thread::Builder::new()
+            .name("monitor".to_owned())
+            .spawn(watch)
+            .map_err(gemelo_base::threads::refused)?;
         Ok(Self { asks, thread })
     }
 

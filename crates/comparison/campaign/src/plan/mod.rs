@@ -50,6 +50,12 @@ impl Reading<'_> {
 }
 
 impl Plan {
+    /// Returns the directory that the plan names for the targets of its runs.
+    #[must_use]
+    pub fn work(&self) -> Option<&Path> {
+        self.settings.work.as_deref()
+    }
+
     /// Reads the text of a plan. `set` replaces values of its parameters, and relative paths refer
     /// to `base`.
     ///

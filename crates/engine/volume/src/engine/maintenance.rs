@@ -53,12 +53,39 @@ impl Rest {
     }
 }
 
+/// The memory that checkpoints have freed. The allocator keeps many megabytes of it, and to give it
+/// back takes its locks for a while, which disturbs nobody when the pool rests.
+#[derive(Default)]
+struct FreedMemory {
+    /// Commits at the last look.
+    commits: u64,
+    /// Checkpoints when it was given back.
+    checkpoints: u64,
+}
+
+impl FreedMemory {
+    /// Gives it back if there was no commit since the last look, and a checkpoint since the last
+    /// time.
+    fn look(&mut self, engine: &Engine) {
+        let (commits, checkpoints) = engine.log.commits_and_checkpoints();
+        if commits == self.commits && checkpoints != self.checkpoints {
+            gemelo_base::memory::give_back_freed();
+            self.checkpoints = checkpoints;
+        }
+        self.commits = commits;
+    }
+}
+
 /// The work of the thread that looks after the pool.
 pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     let mut interval = Interval::of_commits(engine);
     let mut collector = Collector::new(engine.tuning.collect_bytes_per_s, engine.clock.now_ns());
+    let mut freed = FreedMemory::default();
     while !stop.wait_for(POLL_INTERVAL) {
         let is_due = interval.has_passed(engine);
+        if is_due {
+            freed.look(engine);
+        }
         // A pool that takes no changes needs none of this.
         if engine.health.check_writable().is_ok() {
             maintain(engine, is_due);

@@ -16,6 +16,7 @@ pub(crate) use outputs::NewFiles;
 
 use crate::exit::{OrFailed as _, OrFailure as _, refused};
 use gemelo_base::ShowPath as _;
+use gemelo_disk::PoolPart;
 use place::OutputPlace;
 pub(crate) use place::Readers;
 use serde::Serialize;
@@ -53,6 +54,14 @@ pub(crate) fn check_new(path: &Path, force: bool) -> crate::Result<()> {
 /// Refuses a directory for results that is, or is in, the directory of a pool.
 pub(crate) fn check_directory(path: &Path) -> crate::Result<()> {
     place::refuse_pool(path)
+}
+
+/// Refuses a place for a new pool in the directory of another one.
+pub(crate) fn check_beside_pools(path: &Path) -> crate::Result<()> {
+    match gemelo_disk::pool_part(path) {
+        Some(PoolPart::FileIn(_)) => place::refuse_pool(path),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses outputs that cannot be written, and outputs of which two are the same file, because the

@@ -58,7 +58,8 @@ impl LookServer {
         let told = closing.clone();
         let thread = std::thread::Builder::new()
             .name("gemelo-look".into())
-            .spawn(move || answer_until_closed(&listener, &woken, &figures, &told))?;
+            .spawn(move || answer_until_closed(&listener, &woken, &figures, &told))
+            .map_err(gemelo_base::threads::refused)?;
         Ok(Self { made: Some(made), closing, wake: Some(wake), thread: Some(thread) })
     }
 }

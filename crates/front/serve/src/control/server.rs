@@ -89,7 +89,8 @@ impl Control {
         let answering = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("gemelo-control".into())
-            .spawn(move || answering.accept_until_closing(&listener))?;
+            .spawn(move || answering.accept_until_closing(&listener))
+            .map_err(gemelo_base::threads::refused)?;
         Ok(Self { shared, thread, made })
     }
 
@@ -172,7 +173,10 @@ impl Shared {
             // An error means that the client has left before its answer.
             let _ = shared.answer(stream, &asked);
         };
-        let thread = std::thread::Builder::new().name("gemelo-control".into()).spawn(answer)?;
+        let thread = std::thread::Builder::new()
+            .name("gemelo-control".into())
+            .spawn(answer)
+            .map_err(gemelo_base::threads::refused)?;
         Ok(Client { thread, stream: kept, is_known })
     }
 

@@ -21,7 +21,7 @@ use gemelo_disk::Disk;
 use gemelo_format::{COPIES, DiskRole, Lbn, MapEntry, Pbn, PoolSeed, Superblock, VolumeId};
 use gemelo_metadata::{HeldPages, MetadataBackend, MissingPages, Record};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Looks after which the pages that are still missing are read under the lock. Each look finds the
 /// pages below those that the one before it has missed.
@@ -192,6 +192,12 @@ impl Log {
     /// Figures of the journal. It does not wait for a commit that is being written.
     pub(crate) fn journal_figures(&self) -> JournalStats {
         *self.figures.lock()
+    }
+
+    /// Commits and checkpoints that were written since the pool was opened.
+    pub(crate) fn commits_and_checkpoints(&self) -> (u64, u64) {
+        let written = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (written(&self.counters.commits), written(&self.counters.checkpoints))
     }
 
     /// Length of the metadata disk in bytes.

@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         }
     };
     files::check_directory(out)?;
+    plan.work().map_or(Ok(()), files::check_directory)?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let environment = Environment {
         program: &program,

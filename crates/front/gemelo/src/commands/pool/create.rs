@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
+use crate::files;
 use crate::values::{OnOff, io_mode_parser, parse_compression, pool_place_parser};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
@@ -225,6 +226,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let about = |failure: RequestFailure| failure.about(&pool.to_string());
     let options = match pool {
         PoolPlace::Directory(directory) => {
+            for place in [Some(directory), options.data.as_ref(), options.metadata.as_ref()] {
+                place.map_or(Ok(()), |place| files::check_beside_pools(place))?;
+            }
             let new = NewPool::make(directory, &options).map_err(|error| about(error.into()))?;
             settings.write(directory)?;
             new.keep();

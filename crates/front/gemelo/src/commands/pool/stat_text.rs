@@ -31,14 +31,16 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
     if let Some(server) = &report.server {
         text += &format!(
             "\nServed by process {}, {}, {} so far\nRequests and replies of clients take {} of {}\n\
-             The process has used {} of processor time and has {} of memory\n",
+             The process has used {} of processor time and has {} of memory; \
+             up to {} that were freed are kept for later\n",
             server.process_id,
             format_counted(server.connections, "client"),
             format_counted(server.accepted_connections, "connection"),
             format_size(server.memory_bytes),
             format_size(server.memory_limit_bytes),
             format_duration_ns(server.process_cpu_ns),
-            format_size(server.process_memory_bytes)
+            format_size(server.process_memory_bytes),
+            format_size(server.process_free_bytes)
         );
         text += "\nSince the pool was opened\n";
         text += &activity(&report.volumes).render(2);

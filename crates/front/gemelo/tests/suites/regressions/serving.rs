@@ -9,7 +9,7 @@ mod units;
 use std::path::{Path, PathBuf};
 
 /// The repository.
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap()
 }
 

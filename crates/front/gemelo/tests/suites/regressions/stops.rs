@@ -67,6 +67,21 @@ fn sets_of_threads_start_whole_or_not_at_all() {
     assert_eq!(status, 1, "{said}");
     assert!(said.contains("listens for Ctrl-C") && said.contains("ulimit -u"), "{said}");
     assert!(said.contains("TasksMax="), "{said}");
+    // A pool and a server say it of each set of threads that they need.
+    let pool = ["pool", "create", "p", "--capacity", "16m"];
+    assert_eq!(limited(64, &pool, path).0, 0);
+    let is_refused = |threads: u32, words: &[&str]| {
+        let (status, said) = limited(threads, words, path);
+        let is_told = said.contains("ulimit -u") && !said.contains("panicked");
+        assert!(status == 0 || is_told, "{threads}, {words:?}: {status} {said}");
+        status != 0
+    };
+    let refused = (1..60).take_while(|threads| is_refused(*threads, &["pool", "scrub", "p"]));
+    let refused: Vec<u32> = refused.collect();
+    assert!((4..59).contains(&refused.len()), "{refused:?}");
+    // It needs more.
+    let serve = ["serve", "p", "--listen", "unix:s"];
+    assert!(refused.iter().all(|threads| is_refused(*threads, &serve)));
     // Work for any number of threads is done by those that start.
     for words in [&["generate", "data", "--bytes", "8m"][..], &["trace", "stat", "trace"]] {
         let (status, said) = limited(2, words, path);

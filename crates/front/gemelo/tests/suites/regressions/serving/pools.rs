@@ -108,6 +108,43 @@ fn a_path_in_a_pool_is_no_place_for_a_result() {
     pool.assert_clean();
 }
 
+/// A pool in the directory of another one had the name of its volume, and a campaign or a script
+/// wrote deeper in it.
+#[test]
+fn a_path_in_a_pool_is_no_place_for_a_pool_and_no_directory_below_it_is_written() {
+    let pool = pool_with_a_volume();
+    let before = contents(&pool.path());
+    fs::write(pool.file("script"), SCRIPT).unwrap();
+    let plan = "[campaign]\nname='x'\nrepetitions=1\nwarm-up-runs=0\nwork='POOL'\n[[target]]\n\
+        name='a'\ndirectory={}\n[[workload]]\nname='w'\ncommand='true'\n";
+    fs::write(pool.file("plan.toml"), plan.replace("POOL", &pool.path())).unwrap();
+    let [script, plan, new, out] =
+        ["script", "plan.toml", "new", "out"].map(|name| pool.file(name));
+    for words in [
+        &["pool", "create", "POOL/new", "--capacity", "64m"][..],
+        &["pool", "create", &new, "--capacity", "64m", "--data", "POOL/more"],
+        &["pool", "create", &new, "--capacity", "64m", "--force", "--data", "POOL/data"],
+        &["pool", "create", &new, "--capacity", "64m", "--metadata", "POOL/more"],
+        &["pool", "create", &new, "--capacity", "64m", "--metadata", "POOL"],
+        &["filebench", &script, "--dir", "POOL/deep/deeper"],
+        &["campaign", "run", &plan, "--out", &out],
+        &["generate", "--bytes", "16k", "POOL/deep/file"],
+    ] {
+        let err = refusal(&filled(&pool, words, ""));
+        assert!(
+            err.contains("is in the directory of the pool") || err.contains("is the dir"),
+            "{err}"
+        );
+        assert!(!Path::new(&new).exists() && !Path::new(&out).exists(), "{words:?}");
+    }
+    assert_eq!(contents(&pool.path()), before);
+    // Beside a disk of a pool whose directory is elsewhere, anything may be.
+    fs::create_dir(pool.file("ssd")).unwrap();
+    done(&["pool", "create", &new, "--capacity", "64m", "--metadata", &pool.file("ssd")]);
+    done(&["pool", "create", &pool.file("ssd/p"), "--capacity", "64m"]);
+    done(&["scan", &script, "--json", &pool.file("ssd/file")]);
+}
+
 /// The tree of a fileset is removed with --force, and it may be a pool, or have one.
 #[test]
 fn a_fileset_removes_no_pool() {
