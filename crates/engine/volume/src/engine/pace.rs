@@ -142,7 +142,8 @@ mod tests {
         allowance.rest_until(NS_PER_S);
         allowance.earn(NS_PER_S / 2);
         assert!(allowance.is_resting(NS_PER_S / 2) && allowance.left() == 0);
-        allowance.earn(NS_PER_S + NS_PER_S / 10);
-        assert!(!allowance.is_resting(NS_PER_S) && allowance.left() == 100);
+        let later_ns = NS_PER_S + NS_PER_S / 10;
+        allowance.earn(later_ns);
+        assert!(!allowance.is_resting(later_ns) && allowance.left() == 100);
     }
 }
