@@ -37,8 +37,8 @@ pub use free_veto::{EachPbn, FreeVeto, VetoedStore};
 pub use memory::LentContent;
 pub use overlaid::{Contents, OverlaidStore};
 pub use packed::{
-    Codec, Compressed, FreeBlocks, NotPlaced, PackedCount, PackedReader, PackedStore, Packer,
-    block_number, decompress, packed_blocks,
+    BlockImage, Codec, Compressed, Fit, PackedCount, PackedReader, PackedStore, block_number,
+    decompress, form_into, packed_blocks,
 };
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 

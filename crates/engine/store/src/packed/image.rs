@@ -13,7 +13,7 @@ const MIN_START_PART: usize = 32;
 
 /// The room that a block has for a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fit {
+pub enum Fit {
     /// The content fits in this slot.
     Slot(u8),
     /// The content fits if it goes on in the next block.
@@ -105,7 +105,7 @@ pub fn packed_blocks(block_bytes: usize, contents: impl IntoIterator<Item = Opti
 
 /// A packed block that is being filled.
 #[derive(Debug, Clone)]
-pub(super) struct BlockImage {
+pub struct BlockImage {
     bytes: Vec<u8>,
     end: usize,
     slots: u8,
@@ -113,7 +113,8 @@ pub(super) struct BlockImage {
 
 impl BlockImage {
     /// Makes a block that begins with the rest of a content of the block before.
-    pub(super) fn new(block_bytes: usize, tail: &[u8]) -> Self {
+    #[must_use]
+    pub fn new(block_bytes: usize, tail: &[u8]) -> Self {
         let mut bytes = vec![0; block_bytes];
         let end = PACKED_TABLE_BYTES + tail.len();
         assert!(end <= block_bytes, "a content ends in the block after that in which it begins");
@@ -122,17 +123,20 @@ impl BlockImage {
         Self { bytes, end, slots: 0 }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// The bytes of the block.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Returns how a content of this many compressed bytes fits.
-    pub(super) fn fit(&self, length: usize) -> Fit {
+    #[must_use]
+    pub fn fit(&self, length: usize) -> Fit {
         fit(self.bytes.len(), (self.end, self.slots), length)
     }
 
     /// Adds a content that fits in the next slot.
-    pub(super) fn add(&mut self, slot: u8, form: &[u8]) {
+    pub fn add(&mut self, slot: u8, form: &[u8]) {
         assert_eq!(slot, self.slots + 1, "slots are given out in order");
         self.set_offset(slot);
         put(&mut self.bytes, self.end, form);
@@ -140,7 +144,7 @@ impl BlockImage {
     }
 
     /// Adds the start of a content that goes on in the next block. Returns the rest of it.
-    pub(super) fn add_start<'f>(&mut self, form: &'f [u8]) -> &'f [u8] {
+    pub fn add_start<'f>(&mut self, form: &'f [u8]) -> &'f [u8] {
         let (start, rest) = form.split_at(self.bytes.len() - self.end);
         assert!(start.len() >= SLOT_HEAD_BYTES && !rest.is_empty(), "a content spans two blocks");
         self.set_offset(SPANNING_SLOT);
@@ -164,12 +168,7 @@ pub(super) fn put(bytes: &mut [u8], at: usize, part: &[u8]) {
 }
 
 /// Sets `form` to the stored form of a content: its head and its compressed bytes.
-pub(super) fn form_into(
-    form: &mut Vec<u8>,
-    seed: PoolSeed,
-    pbn: Pbn,
-    (algorithm, bytes): (u8, &[u8]),
-) {
+pub fn form_into(form: &mut Vec<u8>, seed: PoolSeed, pbn: Pbn, (algorithm, bytes): (u8, &[u8])) {
     form.clear();
     form.extend_from_slice(&SlotHead::new(seed, pbn, algorithm, bytes).encode());
     form.extend_from_slice(bytes);

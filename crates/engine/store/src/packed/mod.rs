@@ -1,21 +1,19 @@
 //! A store of compressed contents: several of them share a block of the store below.
 //!
 //! [`PackedStore`] reads contents of such blocks, and writes a content again to the place that it
-//! has. [`Packer`] gives new contents their places. The store below has the blocks, by their
-//! numbers: it is the plain store on the disk, or a write buffer over that. The layout of a block
-//! is that of [`gemelo_format::SlotHead`] and its module.
+//! has. The engine gives new contents their places, in a [`BlockImage`]. The store below has the
+//! blocks, by their numbers: it is the plain store on the disk, or a write buffer over that. The
+//! layout of a block is that of [`gemelo_format::SlotHead`] and its module.
 
 mod codec;
 mod image;
 mod lz4;
-mod packer;
 mod patches;
 mod reads;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use codec::{Codec, Compressed, decompress};
-pub use packer::{FreeBlocks, NotPlaced, Packer};
 pub use reads::PackedReader;
 
 use crate::{
@@ -24,8 +22,8 @@ use crate::{
 };
 use gemelo_base::locks::Mutex;
 use gemelo_format::{Compression, PackedPlace, Pbn, PoolSeed, Superblock};
-pub use image::{PackedCount, packed_blocks};
-use image::{find_form, form_into, is_apart};
+pub use image::{BlockImage, Fit, PackedCount, form_into, packed_blocks};
+use image::{find_form, is_apart};
 use patches::Patches;
 use reads::ReadMemory;
 use std::cell::Cell;

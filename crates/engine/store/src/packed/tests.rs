@@ -146,7 +146,7 @@ fn block_with(store: &PackedStore, block: u32, numbers: &[usize]) -> Vec<u8> {
 
 /// Does the same with contents that are compressed in these ways.
 fn block_of(store: &PackedStore, block: u32, contents: &[(usize, Compression)]) -> Vec<u8> {
-    let mut image = image::BlockImage::new(512, &[]);
+    let mut image = BlockImage::new(512, &[]);
     for (slot, (number, compression)) in (1..).zip(contents) {
         let pbn = PackedPlace { block, slot }.pbn().unwrap();
         let compressed = store.codec.compress(*compression, &[&content(*number)]);

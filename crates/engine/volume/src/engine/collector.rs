@@ -2,7 +2,7 @@
 //! command asks for it or in the background.
 
 use super::Engine;
-use super::pace::Pace;
+use super::pace::{Allowance, Pace};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -30,7 +30,7 @@ impl Engine {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<GcReport> {
-        let before = self.data.free_blocks();
+        let before = self.data.allocator.free_blocks();
         self.volumes.clear_hidden(&|| stop.is_raised())?;
         let is_full = match self.log.checkpoint() {
             Err(VolumeError::NoSpace { .. }) => true,
@@ -42,8 +42,8 @@ impl Engine {
             self.log.flush()?;
         }
         self.data.await_retired();
-        let free = self.data.free_blocks();
-        let all = self.data.undiscarded_blocks() + self.data.unswept_blocks();
+        let free = self.data.allocator.free_blocks();
+        let all = self.data.allocator.undiscarded_blocks() + self.data.allocator.unswept_blocks();
         monitor.begin("Giving back free space", Unit::Items, Some(all));
         let pace = Pace::new(self, max_bytes_per_s, stop);
         let mut pass = CollectorPass { engine: self, monitor, pace, discarded_blocks: 0 };
@@ -68,46 +68,41 @@ const REST_NS: u64 = 10_000_000_000;
 #[derive(Debug)]
 pub(super) struct Collector {
     bytes_per_s: u64,
-    allowed_bytes: u64,
-    at_ns: u64,
+    allowance: Allowance,
     next: u64,
 }
 
 impl Collector {
-    pub(super) const fn new(bytes_per_s: u64, now_ns: u64) -> Self {
-        Self { bytes_per_s, allowed_bytes: 0, at_ns: now_ns, next: 0 }
+    pub(super) fn new(bytes_per_s: u64, now_ns: u64) -> Self {
+        let most = bytes_per_s.saturating_mul(MAX_SAVED_S);
+        let allowance = Allowance::empty(bytes_per_s, most, now_ns);
+        Self { bytes_per_s, allowance, next: 0 }
     }
 
     /// Goes on, as far as the rate allows. Returns the number of blocks that were given back.
     pub(super) fn work(&mut self, engine: &Engine) -> Result<u64> {
         let (now_ns, mut done) = (engine.clock.now_ns(), 0);
-        if self.bytes_per_s == 0 || now_ns <= self.at_ns {
+        let is_off = self.bytes_per_s == 0 || self.allowance.is_resting(now_ns);
+        self.allowance.earn(now_ns);
+        if is_off || engine.data.allocator.undiscarded_blocks() == 0 {
             return Ok(done);
         }
-        let earned = u128::from(self.bytes_per_s) * u128::from(now_ns - self.at_ns) / 1_000_000_000;
-        let most = self.bytes_per_s.saturating_mul(MAX_SAVED_S);
-        self.allowed_bytes =
-            self.allowed_bytes.saturating_add(u64::try_from(earned).unwrap_or(most)).min(most);
-        self.at_ns = now_ns;
         let block_bytes = engine.data.block_bytes() as u64;
-        if engine.data.undiscarded_blocks() == 0 {
-            return Ok(done);
-        }
         loop {
-            let blocks =
-                u32::try_from(self.allowed_bytes / block_bytes).unwrap_or(u32::MAX).min(RUN_BLOCKS);
-            if blocks < engine.data.min_discard_blocks() {
+            let allowed = self.allowance.left() / block_bytes;
+            let blocks = u32::try_from(allowed).unwrap_or(u32::MAX).min(RUN_BLOCKS);
+            let least = engine.data.min_discard_blocks();
+            if blocks < least {
                 return Ok(done);
             }
-            let least = engine.data.min_discard_blocks();
             let (count, next) = engine.data.discard_undiscarded(self.next, least..=blocks)?;
             assert!(count <= blocks, "more was given back than allowed");
-            self.allowed_bytes -= u64::from(count) * block_bytes;
+            self.allowance.spend(u64::from(count) * block_bytes);
             done += u64::from(count);
             add(&engine.counters.discarded_blocks, u64::from(count));
             let Some(next) = next else {
                 self.next = 0;
-                self.at_ns = now_ns.saturating_add(REST_NS);
+                self.allowance.rest_until(now_ns.saturating_add(REST_NS));
                 return Ok(done);
             };
             self.next = next;
@@ -128,7 +123,7 @@ impl CollectorPass<'_> {
     /// there are now: further ones may be freed all the time.
     fn discard_freed(&mut self) -> Result<()> {
         let data = &self.engine.data;
-        let mut left = data.undiscarded_blocks();
+        let mut left = data.allocator.undiscarded_blocks();
         let mut next = Some(0);
         while let Some(from) = next.filter(|_| left > 0) {
             let most = u32::try_from(left).unwrap_or(u32::MAX).min(RUN_BLOCKS);

@@ -4,10 +4,7 @@
 //! nothing shares it any more. A write of its content goes to that block again, which mends it for
 //! every reference to it.
 
-mod elsewhere;
 mod mend;
-
-pub(crate) use elsewhere::Relocator;
 
 use super::data::DataPath;
 use super::health::Health;
@@ -76,7 +73,7 @@ impl Healer {
     }
 
     /// Forgets a block whose content was written again.
-    fn forget(&self, pbn: Pbn) {
+    pub(super) fn forget(&self, pbn: Pbn) {
         self.noted.lock().retain(|(_, _, number)| *number != pbn.number());
     }
 

@@ -5,7 +5,7 @@
 //! may be the same: an off-line volume stores a duplicate until the finder shares it.
 
 use super::catalogue::Catalogue;
-use super::data::DataPath;
+use super::data::{DataPath, GoodForm};
 use super::read::wanted_at;
 use super::volumes::check_there;
 use super::{Range as ByteRange, VolumeShared, Wanted};
@@ -257,25 +257,13 @@ impl Comparer {
     }
 
     fn read_packed(&self, volume: &VolumeShared, stored: &[Wanted]) -> Result<Vec<ReadContent>> {
-        let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
-        let forms = self.data.read_forms(&pbns);
-        assert_eq!(forms.len(), stored.len(), "each content is read");
+        let wanted: Vec<_> = stored.iter().map(|wanted| (wanted.pbn, wanted.checksum)).collect();
+        let forms = self.data.read_good_forms(&wanted);
         let read = stored.iter().zip(forms).map(|(wanted, form)| {
-            let good = form.and_then(|form| self.content_in(*wanted, &form));
+            let good = form.and_then(|form| compressed_part(wanted.pbn, form));
             good.map_or_else(|| self.read_again(volume, *wanted), Ok)
         });
         read.collect()
-    }
-
-    /// The content of a form and the compressed bytes, if the content passes its checksum.
-    fn content_in(&self, wanted: Wanted, form: &[u8]) -> Option<ReadContent> {
-        let content = self.data.content_of_form(wanted.pbn, form)?;
-        if self.reader.seed.of_content(&content) != wanted.checksum {
-            return None;
-        }
-        let compressed = Compressed::of_forms([(wanted.pbn, form)].into_iter())?;
-        let part = compressed.parts().next()?;
-        Some((content, part.map(|(algorithm, bytes)| (algorithm, bytes.to_vec()))))
     }
 
     /// Reads a content whose form is damaged, or lies with another member.
@@ -288,6 +276,13 @@ impl Comparer {
 
 /// A content and its compressed form.
 type ReadContent = (Vec<u8>, Option<(u8, Vec<u8>)>);
+
+/// A content and the compressed bytes of its form.
+fn compressed_part(pbn: Pbn, GoodForm { form, content }: GoodForm) -> Option<ReadContent> {
+    let compressed = Compressed::of_forms([(pbn, &*form)].into_iter())?;
+    let part = compressed.parts().next()?;
+    Some((content, part.map(|(algorithm, bytes)| (algorithm, bytes.to_vec()))))
+}
 
 /// Adds a stretch to the extents; `false` if it would be one too many.
 fn add_extent(

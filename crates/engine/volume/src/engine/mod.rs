@@ -7,7 +7,7 @@
 //!   full goes to the *reclaimer*.
 //! - [`volumes`] creates, copies, resizes and removes volumes; [`volume_space`] counts their space.
 //! - [`differences`] compares volumes and reads what is sent; [`receiving`] makes copies.
-//! - [`finder`] shares what off-line volumes have twice, [`layout`] moves contents, and [`damage`]
+//! - [`finder`] shares what off-line volumes have twice, [`mover`] moves contents, and [`damage`]
 //!   heals them.
 //!
 //! All of them stand on the [`data`] path (contents, and which blocks are free), the [`log`]
@@ -23,10 +23,11 @@ mod differences;
 mod finder;
 mod health;
 mod item;
-mod layout;
+
 mod locks;
 mod log;
 mod maintenance;
+mod mover;
 mod near;
 mod overload;
 mod pace;
@@ -38,6 +39,7 @@ mod range;
 mod read;
 mod receiving;
 mod reclaimer;
+mod references;
 mod requests;
 mod shared;
 mod tasks;
@@ -50,15 +52,15 @@ mod write;
 pub use catalogue::VolumesActivity;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
-pub(crate) use data::{ContentSpace, ContentStore, Pin, Remembered};
+pub(crate) use data::{ContentSpace, ContentStore, Pin};
 pub use data::{LeftBlocks, RememberedStats};
 pub use differences::{DifferenceKind, DifferingRange, DifferingRanges, SentContent};
 pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use finder::{FinderReport, FinderState, FinderStats, FinderTuning, HeldBack};
 pub(crate) use health::Health;
-pub(crate) use layout::layout_of;
-pub use layout::{ArrangeReport, LayoutTuning, RecompressReport, VolumeLayout};
 pub(crate) use log::{MIN_RESERVE_SLOTS, State};
+pub(crate) use mover::layout_of;
+pub use mover::{ArrangeReport, LayoutTuning, RecompressReport, VolumeLayout};
 pub use overload::InlineOverload;
 pub(crate) use pace::Pace;
 pub(crate) use parts::{Engine, EngineParts};

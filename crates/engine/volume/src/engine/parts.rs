@@ -5,16 +5,16 @@ use super::VolumeShared;
 use super::catalogue::Catalogue;
 use super::data::{ContentSpace, ContentStore, DataPath, Remembered};
 use super::health::Health;
-use super::layout::Ticker;
 use super::log::{Log, LogParts};
+use super::mover::Ticker;
 use super::shared::VolumeSettings;
 use super::tasks::Tasks;
 use crate::counters::PoolCounters;
 use crate::engine::checked::Reader;
-use crate::engine::damage::{Healer, Relocator};
+use crate::engine::damage::Healer;
 use crate::engine::differences::Comparer;
 use crate::engine::finder::{Examiner, Finder};
-use crate::engine::layout::{Arranger, Mover, Recompressor, SpaceCleaner};
+use crate::engine::mover::{Arranger, Mover, Recompressor, Relocator, SpaceCleaner};
 use crate::engine::reclaimer::Reclaimer;
 use crate::engine::requests::Requests;
 use crate::engine::volume_space::Accountant;
@@ -111,7 +111,7 @@ impl Common {
             (parts.space, parts.free_veto),
             (Arc::clone(&health), Arc::clone(&counters)),
         ));
-        data.hold_unused(&parts.held);
+        data.allocator.hold_unused(&parts.held);
         let log = Log::new(LogParts {
             disk: parts.metadata,
             writes_beside: parts.writes_beside,
@@ -165,8 +165,8 @@ impl Engine {
             comparer: Comparer::new(&common, &reader),
             finder: Finder::new(&common, examiner, &reader),
             arranger: Arranger::new(&common, &mover, &reader, &ticker),
-            recompressor: Recompressor::new(&common, &mover),
-            relocator: Relocator::new(&common, &healer),
+            recompressor: Recompressor::new(Arc::clone(&mover)),
+            relocator: Relocator::new(&common, &mover, &healer),
             healer,
             reader,
             cleaner,
@@ -176,7 +176,7 @@ impl Engine {
 
     /// Contents that take space, also those that are freed and not usable yet.
     pub(crate) fn contents_in_use(&self) -> u64 {
-        self.data.contents_in_use(self.superblock.reserved_blocks())
+        self.data.allocator.contents_in_use(self.superblock.reserved_blocks())
     }
 
     /// Counts references and free blocks again. A freed block is in the open commit, in one that

@@ -3,7 +3,7 @@
 
 mod carry_out;
 
-pub(super) use carry_out::{Fate, Shared};
+pub(super) use carry_out::Shared;
 
 use super::VolumeShared;
 use super::checked::FingerprintMatch;

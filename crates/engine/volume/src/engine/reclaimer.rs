@@ -1,10 +1,10 @@
 //! Waiting for free blocks when the data store has too few.
 
-use super::layout::{Effort, Step};
+use super::mover::{Effort, Step};
 use crate::engine::data::DataPath;
 use crate::engine::health::Health;
-use crate::engine::layout::SpaceCleaner;
 use crate::engine::log::Log;
+use crate::engine::mover::SpaceCleaner;
 use crate::engine::parts::Common;
 use crate::error::Result;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Reclaimer {
         // Blocks that are being discarded are free.
         let _paused = self.data.pause_discards();
         self.data.free_retired();
-        self.data.give_surplus();
+        self.data.allocator.give_surplus();
         // Taking this lock waits for the commit that is being written. Its freed blocks are retired
         // then.
         let log = self.log.still();
@@ -133,7 +133,7 @@ impl Reclaimer {
             gemelo_base::pause(WAIT);
             return Ok(Cleaning::Waited);
         };
-        let (_, blocks) = self.data.free_of_all();
+        let (_, blocks) = self.data.allocator.free_of_all();
         let goal_bytes = (wanted + CLEANED_AHEAD) * self.data.block_bytes() as u64;
         let (aim, mut saved_bytes) = (wanted.max(blocks / CLEANED_PART), 0);
         let (mut is_durable, mut effort, mut asked) = (false, Effort::Full, 0);

@@ -2,8 +2,8 @@
 
 use super::finder::{Backlog, DirtyGroups, FinderPolicy, Turn};
 use super::health::Health;
-use super::layout::Marks;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
+use super::mover::Marks;
 use crate::counters::VolumeCounters;
 use crate::load::Load;
 use gemelo_format::{Compression, DedupMode, Lbn, VolumeId};

@@ -18,19 +18,17 @@ use crate::engine::catalogue::Catalogue;
 use crate::engine::data::DataPath;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
+use crate::engine::references::{CountedReference, next_references};
 use crate::error::{Result, VolumeError};
 use blocks::{BlockTally, ContentOwner};
 use gemelo_base::StopFlag;
-use gemelo_format::{Lbn, MapEntry, Pbn, Superblock};
+use gemelo_format::{Lbn, Pbn, Superblock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// LBNs looked up in one hold of the state's lock. Takes some milliseconds if every page has to be
-/// read.
-const PIECE_BLOCKS: u64 = 64;
 /// PBNs that are counted in one walk over a map; they take a byte each.
 const COUNTED_BLOCKS: u64 = 32 << 20;
 /// PBNs that are marked in one walk over all maps; they take a bit each, 32 MiB in all.
@@ -84,16 +82,6 @@ impl SnapshotSpace {
 
 fn ratio(logical: u64, physical: u64) -> f64 {
     if physical == 0 { 1.0 } else { logical as f64 / physical as f64 }
-}
-
-/// A reference of a volume to a block.
-#[derive(Debug, Clone, Copy)]
-struct CountedReference {
-    pbn: Pbn,
-    /// The block's reference count.
-    count: u32,
-    /// The reference is in a part of the map that other volumes share.
-    is_in_shared_part: bool,
 }
 
 /// Counts the space that volumes take.
@@ -190,38 +178,11 @@ impl Accountant {
                 if *is_removed {
                     return Err(VolumeError::NoSuchVolume { name: name.to_owned() });
                 }
-                next = self.references_from(volume, from, &mut found)?;
+                next = next_references(&self.log, volume.id(), (from, END), &|_| true, &mut found)?;
             }
             found.iter().copied().for_each(&mut *each);
         }
         Ok(())
-    }
-
-    /// Adds the references of the next piece of a map. Returns the LBN at which the following piece
-    /// begins.
-    fn references_from(
-        &self,
-        volume: &VolumeShared,
-        from: Lbn,
-        found: &mut Vec<CountedReference>,
-    ) -> Result<Option<Lbn>> {
-        let Some(first) = self.log.next_mapped(volume.id(), from, END)? else { return Ok(None) };
-        let next = first.0.saturating_add(PIECE_BLOCKS);
-        let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-        let references = self.log.look(|state| {
-            let (places, mut counts) = (state.places(volume.id(), &lbns)?, Vec::new());
-            let pbns: Vec<Pbn> = places.iter().copied().filter_map(MapEntry::pbn).collect();
-            state.backend().counts(&pbns, &mut counts)?;
-            assert_eq!(pbns.len(), counts.len(), "a count for each block");
-            let stored = lbns.iter().zip(&places).filter(|(_, place)| place.pbn().is_some());
-            let reference = |((lbn, _), (pbn, count)): ((&Lbn, _), (&Pbn, u32))| {
-                let is_in_shared_part = state.backend().is_in_shared_part(volume.id(), *lbn);
-                CountedReference { pbn: *pbn, count, is_in_shared_part }
-            };
-            Ok(stored.zip(pbns.iter().zip(counts)).map(reference).collect::<Vec<_>>())
-        })?;
-        found.extend(references);
-        Ok(Some(Lbn(next)))
     }
 }
 
@@ -267,7 +228,7 @@ impl VolumeTally {
     }
 
     fn add(&mut self, reference: CountedReference) {
-        let CountedReference { pbn, count, is_in_shared_part } = reference;
+        let CountedReference { pbn, count, is_in_shared_part, .. } = reference;
         let at = place_in(&self.window, pbn);
         let Some(found) = at.and_then(|at| self.found.get_mut(at)) else { return };
         if matches!(*found, Self::SHARED | Self::EXCLUSIVE) {
@@ -367,6 +328,7 @@ mod tests {
                 for (pbn, is_in_shared_part) in &references {
                     let count = own[&pbn.number()].0 + foreign[pbn.number() as usize];
                     tally.add(CountedReference {
+                        lbn: Lbn(0),
                         pbn: *pbn,
                         count,
                         is_in_shared_part: *is_in_shared_part,

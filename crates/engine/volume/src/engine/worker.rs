@@ -21,8 +21,8 @@ pub(crate) fn start_all(engine: &Arc<Engine>) -> io::Result<Vec<Worker>> {
         ("gemelo-clear", super::maintenance::clear),
         ("gemelo-index", super::maintenance::catch_up),
         ("gemelo-finder", super::finder::work),
-        ("gemelo-arrange", super::layout::work::work),
-        ("gemelo-clean", super::layout::clean),
+        ("gemelo-arrange", super::mover::arrange),
+        ("gemelo-clean", super::mover::clean),
     ];
     let is_needed = |name| name != "gemelo-clean" || engine.data.is_packed();
     let start = |(name, work): (&str, Work)| {

@@ -6,12 +6,12 @@
 
 use super::item::{Failed, Item};
 use super::near::NearPlacer;
-use super::plan::{Fate, Plan, Shared, Tally};
+use super::plan::{Plan, Shared, Tally};
 use super::{State, VolumeShared};
 use crate::counters::add;
 use crate::engine::checked::Reader;
 use crate::engine::damage::Healer;
-use crate::engine::data::DataPath;
+use crate::engine::data::{DataPath, StoredContents};
 use crate::engine::health::Health;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
@@ -21,7 +21,6 @@ use crate::pool::Tuning;
 use gemelo_base::Clock;
 use gemelo_format::{Change, DedupMode, DiskRole, Fingerprinter, Lbn, MapEntry, Pbn, PoolSeed};
 use gemelo_metadata::{HeldPages, Record};
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -156,11 +155,13 @@ impl Writer {
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
         let near = self.near.places(volume, &plan);
-        let taken = self.data.take(&plan.fresh_contents(), volume.compression(), &near)?;
-        let Some((taken, _taken)) = taken else { return Ok(PassEnd::Full(wanted)) };
-        let ticket = self.ticket_of(mode, &taken);
-        plan.place(&taken);
-        plan.write(self, ticket, failed);
+        // Off-line, fingerprints are taken later.
+        let rule = (&*near, mode == DedupMode::Offline);
+        let stored = self.data.store_new(&plan.fresh_contents(), volume.compression(), rule)?;
+        let Some(stored) = stored else { return Ok(PassEnd::Full(wanted)) };
+        let StoredContents { places, taken: _taken } = stored;
+        plan.place(places, failed);
+        plan.heal(&self.healer);
         let changed = self.make_changes(volume, &mut plan);
         if mode != volume.mode() {
             self.note_deferred(volume, &plan);
@@ -171,25 +172,19 @@ impl Writer {
                 // In a pool that has stopped it is unknown whether durable metadata refer to these
                 // blocks, so they are not freed.
                 if !self.health.is_stopped() {
-                    self.data.give_back(plan.unstored());
+                    self.data.allocator.give_back(plan.unstored());
                 }
                 return Err(error);
             }
         };
         let stored = plan.stored().count();
         assert_eq!(stored + made.unused.len(), wanted, "a block that was taken is lost");
-        self.data.give_back(made.unused);
+        self.data.allocator.give_back(made.unused);
         count(volume, &plan.tally());
         add(&volume.counters().patch_retries, made.overtaken.len() as u64);
         add(&volume.counters().cow_shared_blocks, made.cow_shared);
         let overtaken = made.overtaken.into_iter();
         Ok(PassEnd::Overtaken(overtaken.filter_map(|at| items.get(at).copied()).collect()))
-    }
-
-    /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
-    fn ticket_of(&self, mode: DedupMode, pbns: &[Pbn]) -> Option<NonZeroU64> {
-        let is_wanted = mode == DedupMode::Offline;
-        is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
     }
 
     /// Makes the planned changes whose assumptions still hold. Each block is done or overtaken, or
@@ -202,10 +197,9 @@ impl Writer {
         let mut settled = 0;
         for at in 0..plan.len() {
             let is_known = is_known_now.as_ref().is_some_and(|known| known.get(at) == Some(&true));
-            let fate = plan.fate(at);
             // What was looked up holds if nobody else has made changes, and these freed no block.
             let is_current = freed_before == Some(state.freed_blocks()) && plan.is_shareable(at);
-            if fate == Fate::Ready
+            if plan.is_ready(at)
                 && !is_known
                 && (is_current || self.is_still_right(&state, volume, plan, at, &mut scratch)?)
             {
@@ -223,7 +217,7 @@ impl Writer {
                 continue;
             }
             made.unused.extend(plan.taken(at));
-            if fate == Fate::Failed {
+            if plan.has_failed(at) {
                 settled += 1;
             } else {
                 made.overtaken.push(at);

@@ -2,7 +2,7 @@
 //! looking for other copies of what is damaged.
 
 use super::copies::{Expected, Wound, Wounds};
-use super::open::{Recovered, each_place};
+use super::recovery::{Recovered, each_place};
 use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};

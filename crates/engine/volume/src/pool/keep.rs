@@ -24,7 +24,7 @@ impl Pool {
     /// Returns the contents in use, also those without fingerprints.
     #[must_use]
     pub fn used(&self) -> Vec<Pbn> {
-        self.engine.data.used()
+        self.engine.data.allocator.used()
     }
 
     /// Returns the function that takes the fingerprints of contents.
@@ -67,12 +67,12 @@ impl Pool {
     /// owner of the veto may give the space of the blocks back.
     #[must_use]
     pub fn left_blocks(&self, pbns: &[Pbn], is_elsewhere: &dyn Fn(&Pbn) -> bool) -> LeftBlocks {
-        self.engine.data.left_blocks(pbns, is_elsewhere)
+        self.engine.data.allocator.left_blocks(pbns, is_elsewhere)
     }
 
     /// Frees blocks that the veto held and that nothing refers to.
     pub fn free_kept(&self, pbns: &[Pbn]) {
-        self.engine.data.free_held(pbns);
+        self.engine.data.allocator.free_held(pbns);
     }
 
     /// Returns the number of blocks that the veto holds and that nothing refers to.

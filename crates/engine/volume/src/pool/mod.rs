@@ -17,6 +17,7 @@ mod past_loss;
 mod plan;
 mod proof;
 mod recompress;
+mod recovery;
 mod remove;
 mod repair;
 mod replay;

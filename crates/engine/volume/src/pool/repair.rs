@@ -6,8 +6,8 @@
 //! healed, as a scrub does, once the repaired metadata are durable. Only what has none is given up.
 
 use super::judge::{Assessment, Extent, Judge, assess};
-use super::open::{Recovered, each_place, recover};
 use super::plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
+use super::recovery::{Recovered, each_place, recover};
 use super::set_apart::set_apart;
 use super::{Pool, Tuning};
 use crate::error::{Result, VolumeError};

@@ -7,7 +7,7 @@
 
 use super::Pool;
 use super::copies::Expected;
-use super::open::{Recovered, each_place};
+use super::recovery::{Recovered, each_place};
 use crate::error::Result;
 use gemelo_format::{Checksum, MapEntry, PackedPlace, Pbn, PoolSeed, StoreKind};
 use gemelo_store::{ContentRead, PackedStore, Store, block_number};

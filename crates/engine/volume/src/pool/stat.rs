@@ -216,7 +216,7 @@ impl Pool {
     /// Returns the number of blocks that new contents can take at once.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
-        self.engine.data.free_blocks()
+        self.engine.data.allocator.free_blocks()
     }
 
     /// Returns the figures of the pool.
@@ -230,7 +230,7 @@ impl Pool {
             let state = engine.log.read();
             (state.backend().policy(), state.backend().totals())
         };
-        let free_blocks = engine.data.free_blocks();
+        let free_blocks = engine.data.allocator.free_blocks();
         let reserved_blocks = engine.superblock.reserved_blocks();
         assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
         let in_use = engine.contents_in_use();

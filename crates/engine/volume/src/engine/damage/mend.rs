@@ -63,7 +63,7 @@ impl Healer {
     /// possible. The caller holds a pin since it looked the block up.
     pub(crate) fn write_again(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
         // A ledger or an index that names a free block is wrong, and the block may be given out.
-        let is_writable = self.health.check_writable().is_ok() && self.data.is_used(pbn);
+        let is_writable = self.health.check_writable().is_ok() && self.data.allocator.is_used(pbn);
         if !is_writable || !self.heal(Some(pbn), content) {
             return Ok(false);
         }

@@ -5,7 +5,6 @@
 //! a bit for each of its slots.
 
 mod reserve;
-mod taking;
 mod windows;
 
 use super::space::Space;
@@ -14,7 +13,6 @@ use gemelo_store::block_number;
 use reserve::CleanerBlocks;
 use std::collections::BTreeMap;
 use std::ops::Range;
-pub(super) use taking::{Runs, Taking};
 pub(crate) use windows::{CONTENT, MAX_CONTENTS, Rule, Window};
 
 /// The PBNs that are in use; see the module.
@@ -47,6 +45,9 @@ struct Slots {
     open: Vec<u32>,
     reserve: CleanerBlocks,
 }
+
+/// With fewer free blocks none is taken ahead.
+const MIN_FREE_AHEAD: u64 = 32;
 
 const SPANNING_BIT: u8 = 1 << gemelo_format::SPANNING_SLOT;
 
@@ -129,6 +130,23 @@ impl ContentSpace {
         visit(&mut |pbn| {
             self.claim(pbn);
         })
+    }
+
+    /// Takes a free block for a packer; [`None`] if there is none.
+    pub(super) fn take_block(&mut self) -> Option<u32> {
+        let mut pbns = Vec::new();
+        if self.blocks.free() > 0 {
+            self.blocks.take(1, &mut pbns);
+        }
+        Some(pbns.first()?.narrow())
+    }
+
+    /// Takes this block for a packer, if it is free. One that is taken `ahead` is not needed yet.
+    pub(super) fn take_this_block(&mut self, block: u32, ahead: bool) -> bool {
+        let kept = if ahead { MIN_FREE_AHEAD } else { 0 };
+        u64::from(block) < self.blocks.blocks()
+            && self.blocks.free() > kept
+            && block_number(block).is_some_and(|number| self.blocks.claim(number))
     }
 
     /// Marks a block as used that has no content.

@@ -1,11 +1,28 @@
-//! The store of a pool, with the buffer that a pool has which takes changes.
+//! The store of a pool, in layers from the top:
+//!
+//! | layer | in a plain pool | in a packed one |
+//! |---|---|---|
+//! | veto: contents of other members | below the buffer, which caches them | with a cache of its own |
+//! | forms | none: a content is a block | contents in blocks |
+//! | buffer of writes, and cache | blocks | blocks |
+//! | disk | blocks | blocks |
+//!
+//! The veto of a plain pool has to see when contents reach the disk: it records a content that was
+//! healed when a sync has covered it. A pool that takes no changes has no buffer.
 
-use super::super::health::Health;
-use super::super::locks::{OrderedMutex, Rank};
-use gemelo_format::{PackedPlace, Pbn, PoolSeed, StoreKind, Superblock};
+use super::packer::Packer;
+use super::remembered::Remembered;
+use crate::engine::health::Health;
+use crate::engine::locks::{OrderedMutex, Rank};
+use crate::error::{Result, VolumeError};
+use crate::pool::Tuning;
+use gemelo_base::Clock;
+use gemelo_format::{
+    DiskRole, Fingerprinter, PackedPlace, Pbn, PoolSeed, StoreKind, Superblock, WHOLE_SLOT,
+};
 use gemelo_store::{
-    Codec, ContentCacheStats, PackedStore, Packer, PoolDisks, ReadCache, Store, WriteBuffer,
-    block_number,
+    BufferOptions, Codec, ContentCacheStats, PackedStore, PoolDisks, ReadCache, Store, WriteBuffer,
+    WriteObserver, WrittenContent, block_number,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,14 +46,54 @@ pub(super) struct Packing {
 }
 
 impl ContentStore {
-    /// Takes the store of a pool that takes no changes.
-    pub(crate) const fn plain(store: Arc<dyn Store>) -> Self {
-        Self { store, buffer: None, packing: None, elsewhere: None }
+    /// Returns the contents of a pool, whose medium is `store`, with the fingerprints that the buffer
+    /// takes. A pool that is read only has no buffer.
+    pub(crate) fn open(
+        (disks, store, data_blocks): (&PoolDisks, Arc<dyn Store>, u64),
+        superblock: &Superblock,
+        tuning: &Tuning,
+        (clock, health): (&Arc<dyn Clock>, &Arc<Health>),
+    ) -> Result<(ContentStore, Arc<Remembered>)> {
+        let remembered = Arc::new(Remembered::new(
+            (tuning.finder.memory_bytes, data_blocks),
+            Fingerprinter::new(superblock.fingerprint, superblock.key),
+            Arc::clone(clock),
+        ));
+        if tuning.read_only {
+            return Ok((Self { store, buffer: None, packing: None, elsewhere: None }, remembered));
+        }
+        let system = disks.data.system_cache();
+        // Borrowed contents are decompressed by the time they could be cached.
+        let is_apart = superblock.store != StoreKind::Plain && disks.free_veto().is_some();
+        let cache_bytes = tuning.content_cache_bytes(system) / if is_apart { 2 } else { 1 };
+        let elsewhere = is_apart
+            .then(|| Arc::new(ReadCache::new(superblock.block_bytes as usize, cache_bytes)));
+        let options = BufferOptions {
+            bytes: tuning.write_buffer_bytes,
+            cache_bytes,
+            caches_reads: !system.keeps_read,
+            background: tuning.background,
+            threads: tuning.write_threads,
+        };
+        let observer = match superblock.store {
+            StoreKind::Plain => Arc::clone(&remembered) as Arc<dyn WriteObserver>,
+            StoreKind::Packed(_) => Arc::new(OfWholeBlocks { observer: Arc::clone(&remembered) }),
+        };
+        let stopped = Arc::clone(health);
+        let told = Arc::new(move |panicked| stopped.stop_by_panic(panicked));
+        let blocks = match superblock.store {
+            StoreKind::Plain => store,
+            StoreKind::Packed(_) => disks.blocks(superblock),
+        };
+        let buffer = WriteBuffer::new(blocks, options, Arc::clone(clock), Some(observer), told)
+            .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
+        let contents = Self::buffered((buffer, elsewhere), (disks, superblock), health);
+        Ok((contents, remembered))
     }
 
     /// Takes a buffer over the blocks of the disks' store, and a cache of contents that a packed
     /// store reads elsewhere.
-    pub(crate) fn buffered(
+    fn buffered(
         (buffer, elsewhere): (WriteBuffer, Option<Arc<ReadCache>>),
         (disks, superblock): (&PoolDisks, &Superblock),
         health: &Arc<Health>,
@@ -117,5 +174,30 @@ impl ContentStore {
             let form = block.and_then(|block| PackedStore::form_in(*pbn, block, next));
             form.map(|form| each(*pbn, &form)).is_some()
         })
+    }
+}
+
+/// Shows contents that fill blocks of a packed store to an observer. The finder reads the others
+/// when it needs their fingerprints.
+struct OfWholeBlocks {
+    observer: Arc<Remembered>,
+}
+
+impl WriteObserver for OfWholeBlocks {
+    fn wants(&self, contents: usize) -> bool {
+        self.observer.wants(contents)
+    }
+
+    fn written(&self, contents: &[WrittenContent<'_>]) {
+        let pbn_of = |block| PackedPlace { block, slot: WHOLE_SLOT }.pbn();
+        let contents: Vec<WrittenContent<'_>> = contents
+            .iter()
+            .filter_map(|one| Some(WrittenContent { pbn: pbn_of(one.pbn.narrow())?, ..*one }))
+            .collect();
+        self.observer.written(&contents);
+    }
+
+    fn missed(&self, contents: usize) {
+        self.observer.missed(contents);
     }
 }

@@ -7,32 +7,31 @@
 //! contents with others. [`DataPath`] has the free, the taken, the retired and the held ones. Debug
 //! builds check the owner at each step.
 
+mod allocator;
 mod content_space;
 mod contents;
 mod owners;
-mod packing;
+mod packer;
 mod readers;
 mod remembered;
-mod reserved;
 mod space;
+mod storing;
 mod syncing;
-mod waits;
 
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
 use crate::counters::PoolCounters;
 use crate::error::{Result, VolumeError};
+pub(crate) use allocator::{Allocator, RunSearch, TakenPbns};
 pub(crate) use content_space::ContentSpace;
 pub use content_space::LeftBlocks;
 pub(crate) use content_space::{CONTENT, MAX_CONTENTS, Rule, Window};
-use content_space::{Runs, Taking};
 pub(crate) use contents::ContentStore;
-use gemelo_format::{DiskRole, Fingerprint, PackedPlace, Pbn};
+use gemelo_format::{DiskRole, Fingerprint, Pbn};
 use gemelo_store::{
     BufferStats, ContentCacheStats, ContentComparison, ContentRead, ContentWrite, FreeVeto, Store,
     WriteBuffer,
 };
-use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};
 pub(crate) use remembered::Remembered;
@@ -40,28 +39,29 @@ pub use remembered::RememberedStats;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+pub(crate) use storing::{FormRoom, GoodForm, NewPlace, StoredContents};
 
 /// A file system may take this much for itself.
 const SPARE_BYTES: u64 = 256 << 10;
-/// Contents whose blocks are looked at while writers wait for the lock of the space.
-const LEFT_AT_ONCE: usize = 1024;
+/// A wait for blocks that others are about to give back.
+const WAIT: Duration = Duration::from_millis(1);
+/// Waits for requests that still read freed blocks: 0.1 s in all. A later round finds blocks that
+/// are freed later.
+const MAX_RETIRED_WAITS: u32 = 100;
+/// Waits for contents of a domain that were asked for.
+const MAX_COMING_WAITS: u32 = 1000;
 
 /// The data store of an open pool; see the module.
 pub(crate) struct DataPath {
     contents: ContentStore,
     health: Arc<Health>,
     syncs: Syncs,
-    space: OrderedMutex<ContentSpace>,
-    owners: Owners,
+    /// Which PBNs are free, and who has those that are not mapped.
+    pub(crate) allocator: Allocator,
     readers: Readers,
     retired: OrderedMutex<Retired>,
-    /// Blocks that writes under way have taken. It grows with the space locked alone, so that the
-    /// sum of these and the free blocks is known at one instant.
-    taken: AtomicU64,
     free_veto: Option<Arc<dyn FreeVeto>>,
-    /// Blocks that the veto holds and nothing refers to. It changes with the space locked.
-    held: AtomicU64,
     /// Locked while free blocks are discarded, because they are not in `space` then.
     discarding: OrderedMutex<()>,
     remembered: Arc<Remembered>,
@@ -89,24 +89,19 @@ impl DataPath {
         (health, counters): (Arc<Health>, Arc<PoolCounters>),
     ) -> Self {
         let block_bytes = contents.store().block_bytes();
-        let data = Self {
+        Self {
             free_veto,
-            held: AtomicU64::new(0),
             contents,
             syncs: Syncs::new(DiskRole::Data, &health),
-            space: OrderedMutex::new(Rank::Space, &health, space),
-            owners: Owners::default(),
+            allocator: Allocator::new(space, &health),
             readers: Readers::default(),
             retired: OrderedMutex::new(Rank::Retired, &health, Retired::default()),
-            taken: AtomicU64::new(0),
             discarding: OrderedMutex::new(Rank::Discarding, &health, ()),
             health,
             remembered,
             counters,
             block_bytes,
-        };
-        data.fill_reserve();
-        data
+        }
     }
 
     /// Bytes of a content.
@@ -140,7 +135,7 @@ impl DataPath {
 
     /// Writes contents to blocks that are taken, or whose content is damaged.
     pub(crate) fn write(&self, writes: &mut [ContentWrite<'_>]) {
-        debug_assert!(writes.iter().all(|write| self.is_used(write.pbn)), "a free block");
+        debug_assert!(writes.iter().all(|write| self.allocator.is_used(write.pbn)), "a free block");
         self.store().write(writes);
     }
 
@@ -181,8 +176,7 @@ impl DataPath {
 
     /// Makes the blocks usable that [`Self::enlarge`] has added.
     pub(crate) fn grow(&self, data_blocks: u64) {
-        self.space.lock().grow(data_blocks);
-        self.fill_reserve();
+        self.allocator.grow(data_blocks);
     }
 
     /// Keeps every block that is looked up from now on from being written again, until the pin is
@@ -191,50 +185,9 @@ impl DataPath {
         self.readers.pin()
     }
 
-    /// Returns whether the content of a PBN was written when it was taken.
-    pub(crate) fn is_written(&self, pbn: Pbn) -> bool {
-        self.is_packed() && !PackedPlace::of(pbn).is_whole()
-    }
-
     /// Returns whether contents share blocks.
     pub(crate) const fn is_packed(&self) -> bool {
         self.contents.packing.is_some()
-    }
-
-    /// Contents in use, with `reserved` blocks that have none.
-    pub(crate) fn contents_in_use(&self, reserved: u64) -> u64 {
-        self.space.lock().contents(reserved)
-    }
-
-    /// Takes the next run of free blocks at or after `from`, of a length in `lengths`, unless fewer
-    /// than `kept` blocks would stay free. Looks at a part of the store only.
-    pub(crate) fn take_run(&self, from: u64, lengths: (u32, u32), kept: u64) -> RunSearch<'_> {
-        let (least, most) = lengths;
-        let mut space = self.space.lock();
-        let space = space.blocks_mut();
-        if space.free() < kept + u64::from(least) {
-            return RunSearch::Full;
-        }
-        let most = u64::from(most).min(space.free() - kept) as u32;
-        let (run, next) = space.take_free_run(from, least, most);
-        let Some((first, count)) = run else { return next.map_or(RunSearch::End, RunSearch::GoOn) };
-        let numbers = first.number()..first.number() + u64::from(count);
-        let pbns: Vec<Pbn> = numbers.filter_map(Pbn::new).collect();
-        pbns.iter().for_each(|pbn| self.owners.take(*pbn));
-        self.taken.fetch_add(u64::from(count), Ordering::Relaxed);
-        self.remembered.forget(&pbns);
-        RunSearch::Found(pbns, Taken { all: &self.taken, count: u64::from(count) })
-    }
-
-    /// Frees blocks that were taken, and that nothing has ever referred to.
-    pub(crate) fn give_back(&self, pbns: Vec<Pbn>) {
-        if !pbns.is_empty() {
-            let mut space = self.space.lock();
-            for pbn in pbns {
-                self.owners.give_back(pbn);
-                space.release(pbn, |_| ());
-            }
-        }
     }
 
     /// The fingerprints of blocks, which are forgotten when a block is taken.
@@ -242,23 +195,11 @@ impl DataPath {
         &self.remembered
     }
 
-    /// Notes that the metadata refer to a block that was taken.
-    pub(crate) fn note_mapped(&self, pbn: Pbn) {
-        debug_assert!(self.is_used(pbn), "block {} is free", pbn.number());
-        self.owners.map(pbn);
-    }
-
-    /// Returns whether the block exists and is not free. Takes a lock, so only assertions call it.
-    pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
-        let space = self.space.lock();
-        space.is_within(pbn) && space.is_used(pbn)
-    }
-
     /// Retires blocks that no durable state refers to, and frees the retired ones that no request
     /// reads any more.
     pub(crate) fn retire(&self, freed: &mut Vec<Pbn>) {
         let mut retired = self.retired.lock();
-        freed.iter().for_each(|pbn| self.owners.retire(*pbn));
+        freed.iter().for_each(|pbn| self.allocator.owners.retire(*pbn));
         retired.add(freed);
         if retired.len() == 0 {
             return;
@@ -266,63 +207,29 @@ impl DataPath {
         let (mut unread, before) = (Vec::new(), retired.len());
         retired.collect(&self.readers, |pbn| unread.push(pbn));
         assert_eq!(retired.len() + unread.len(), before, "a retired block is lost");
-        let (mut space, mut freed) = (self.space.lock(), Vec::new());
-        for pbn in unread {
-            if self.free_veto.as_ref().is_some_and(|free_veto| free_veto.keep(pbn)) {
-                self.owners.hold(pbn);
-                self.held.fetch_add(1, Ordering::Relaxed);
-            } else {
-                self.owners.free(pbn);
-                space.release(pbn, |block| freed.push(block));
-            }
-        }
+        let keeps = |pbn| self.free_veto.as_ref().is_some_and(|free_veto| free_veto.keep(pbn));
         // No request reads them, and no writer can have them yet.
-        self.forget_given_up(&freed);
+        self.allocator.free(unread, keeps, |freed| self.forget_given_up(freed));
     }
 
-    /// Keeps blocks that nothing refers to, and that the veto holds since the pool was opened.
-    pub(crate) fn hold_unused(&self, pbns: &[Pbn]) {
-        let mut space = self.space.lock();
-        for pbn in pbns {
-            let was_free = space.claim(*pbn);
-            assert!(was_free, "block {} is held and in use", pbn.number());
-            self.owners.hold_unused(*pbn);
+    /// Waits for a limited time until it is decided about contents that were asked for.
+    pub(crate) fn await_coming_back(&self) {
+        for _ in 0..MAX_COMING_WAITS {
+            if !self.is_coming_back() {
+                return;
+            }
+            gemelo_base::pause(WAIT);
         }
-        self.held.fetch_add(pbns.len() as u64, Ordering::Relaxed);
     }
 
-    /// Frees blocks that the veto held.
-    pub(crate) fn free_held(&self, pbns: &[Pbn]) {
-        let mut space = self.space.lock();
-        for pbn in pbns {
-            self.owners.free_held(*pbn);
-            space.release(*pbn, |_| ());
+    /// Waits for a limited time until no request reads freed blocks any more.
+    pub(crate) fn await_retired(&self) {
+        for _ in 0..MAX_RETIRED_WAITS {
+            if self.free_retired() == 0 {
+                return;
+            }
+            gemelo_base::pause(WAIT);
         }
-        self.held.fetch_sub(pbns.len() as u64, Ordering::Relaxed);
-    }
-
-    /// The contents in use.
-    pub(crate) fn used(&self) -> Vec<Pbn> {
-        let mut used = Vec::new();
-        self.space.lock().each_used(&mut |pbn| used.push(pbn));
-        used
-    }
-
-    /// Looks for blocks whose space can be given back; see [`ContentSpace::left_blocks`].
-    pub(crate) fn left_blocks(
-        &self,
-        pbns: &[Pbn],
-        is_elsewhere: &dyn Fn(&Pbn) -> bool,
-    ) -> LeftBlocks {
-        let mut left = LeftBlocks::default();
-        for some in pbns.chunks(LEFT_AT_ONCE) {
-            let LeftBlocks { unused, open } = self.space.lock().left_blocks(some, is_elsewhere);
-            left.unused.extend(unused);
-            left.open.extend(open);
-        }
-        left.unused.sort_unstable();
-        left.unused.dedup();
-        left
     }
 
     /// Tells the veto of blocks whose contents and fingerprints are durable.
@@ -370,7 +277,7 @@ impl DataPath {
     }
 
     /// Returns whether blocks that were asked for are not decided about.
-    pub(crate) fn is_coming_back(&self) -> bool {
+    fn is_coming_back(&self) -> bool {
         self.free_veto.as_ref().is_some_and(|free_veto| free_veto.is_coming_back())
     }
 
@@ -380,35 +287,16 @@ impl DataPath {
         self.retired.lock().len()
     }
 
-    /// Blocks that can be taken at once.
-    pub(crate) fn free_blocks(&self) -> u64 {
-        self.space.lock().free_blocks()
-    }
-
-    /// Free blocks whose space on disk was used before and was not given back.
-    pub(crate) fn undiscarded_blocks(&self) -> u64 {
-        self.space.lock().blocks().freed()
-    }
-
     /// Counts blocks that no durable state refers to.
     pub(crate) fn unmapped(&self) -> Unmapped {
         let retired = self.retired.lock();
-        let space = self.space.lock();
-        let taken = self.taken.load(Ordering::Relaxed);
-        let held = self.held.load(Ordering::Relaxed);
-        let due = self.free_veto.as_ref().map_or(0, |free_veto| free_veto.due_blocks()).min(held);
-        let free = space.blocks().free();
-        Unmapped { free, retired: retired.len() as u64, taken, held, due }
+        let due = || self.free_veto.as_ref().map_or(0, |free_veto| free_veto.due_blocks());
+        self.allocator.unmapped(retired.len() as u64, due)
     }
 
     /// Waits until no free block is being discarded, and lets no discard begin meanwhile.
     pub(crate) fn pause_discards(&self) -> OrderedGuard<'_, ()> {
         self.discarding.lock()
-    }
-
-    /// Free blocks that may have been used before the pool was opened.
-    pub(crate) fn unswept_blocks(&self) -> u64 {
-        self.space.lock().blocks().unswept()
     }
 
     /// Returns whether the store may have space for more blocks than this: free blocks that were
@@ -423,7 +311,7 @@ impl DataPath {
     /// store.
     pub(crate) fn sweep(&self, most: u32) -> Result<Option<u32>> {
         let _discarding = self.discarding.lock();
-        let Some((first, count)) = self.space.lock().blocks_mut().take_unswept(most) else {
+        let Some((first, count)) = self.allocator.lock().blocks_mut().take_unswept(most) else {
             return Ok(None);
         };
         self.discard(first, count)?;
@@ -445,7 +333,7 @@ impl DataPath {
     ) -> Result<(u32, Option<u64>)> {
         let (least, most) = (*lengths.start(), *lengths.end());
         let _discarding = self.discarding.lock();
-        let (run, next) = self.space.lock().blocks_mut().take_freed_run(from, least, most);
+        let (run, next) = self.allocator.lock().blocks_mut().take_freed_run(from, least, most);
         let Some((first, count)) = run else { return Ok((0, next)) };
         self.discard(first, count)?;
         Ok((count, next))
@@ -454,7 +342,7 @@ impl DataPath {
     /// Discards blocks that were taken out of the space, and frees them again.
     fn discard(&self, first: Pbn, count: u32) -> Result<()> {
         let result = self.store().discard(first, count);
-        let mut space = self.space.lock();
+        let mut space = self.allocator.lock();
         let space = space.blocks_mut();
         if result.is_ok() {
             space.release_discarded(first, count);
@@ -463,29 +351,5 @@ impl DataPath {
             numbers.filter_map(Pbn::new).for_each(|pbn| space.release(pbn));
         }
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
-    }
-}
-
-/// The outcome of a search for a run of free blocks.
-pub(crate) enum RunSearch<'e> {
-    /// The run, whose blocks count as taken until the guard is dropped.
-    Found(Vec<Pbn>, Taken<'e>),
-    /// There is none in the part that was searched. The search goes on here.
-    GoOn(u64),
-    /// There is none up to the end of the store.
-    End,
-    /// Too few blocks are free.
-    Full,
-}
-
-/// Blocks that a write has taken, until it has made its changes or given them back.
-pub(crate) struct Taken<'e> {
-    all: &'e AtomicU64,
-    count: u64,
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.count, Ordering::Relaxed);
     }
 }

@@ -72,7 +72,7 @@ impl DataPath {
     fn give_up_unneeded(&self, buffer: &WriteBuffer, freed: &HashSet<Pbn>) -> Result<Synced<'_>> {
         let failed = buffer.unwritten();
         let given_up: Vec<Pbn> = {
-            let space = self.space.lock();
+            let space = self.allocator.lock();
             let is_unneeded = |block: &&Pbn| space.has_only(**block, |pbn| freed.contains(pbn));
             failed.iter().filter(is_unneeded).copied().collect()
         };
@@ -82,7 +82,7 @@ impl DataPath {
         match buffer.failure() {
             Some(error) if !error.is_full() => Err(self.stop_writing(error)),
             Some(_) => {
-                let unwritten = self.space.lock().contents_of(&buffer.unwritten());
+                let unwritten = self.allocator.lock().contents_of(&buffer.unwritten());
                 Ok(Synced { unwritten, has_given_up, ..Synced::default() })
             }
             None => Ok(Synced { has_given_up, ..Synced::default() }),
@@ -99,7 +99,7 @@ impl DataPath {
     /// ones. Both locks are held, so that none of the blocks gets a new content meanwhile.
     fn give_up_unread(&self, buffer: &WriteBuffer, failed: &[Pbn]) {
         let retired = self.retired.lock();
-        let space = self.space.lock();
+        let space = self.allocator.lock();
         let of_retired: HashSet<Pbn> = retired.pbns().collect();
         let is_unread = |block: &&Pbn| space.has_only(**block, |pbn| of_retired.contains(pbn));
         let unread: Vec<Pbn> = failed.iter().filter(is_unread).copied().collect();

@@ -1,6 +1,7 @@
 //! Decides when the finder of the background may work, and how much it does at once.
 
 use super::tuning::FinderTuning;
+use crate::engine::pace::Allowance;
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// A pool counts as busy for this long after a request was under way: 20 ms.
@@ -63,42 +64,6 @@ pub(super) struct PoolLook {
     pub(super) in_flight: u64,
     /// Requests that have ended so far.
     pub(super) requests: u64,
-}
-
-/// An amount that grows at a rate up to a bound. It may be overdrawn, and then has to grow again.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Allowance {
-    per_s: u64,
-    most: i64,
-    left: i64,
-    at_ns: u64,
-}
-
-impl Allowance {
-    pub(super) fn full(per_s: u64, most: u64, now_ns: u64) -> Self {
-        let most = i64::try_from(most).unwrap_or(i64::MAX).max(1);
-        Self { per_s, most, left: most, at_ns: now_ns }
-    }
-
-    /// Adds what has grown since the last call. Returns how long it takes until something is left.
-    pub(super) fn wait_ns(&mut self, now_ns: u64) -> u64 {
-        let elapsed_ns = now_ns.saturating_sub(self.at_ns);
-        let earned = u128::from(self.per_s) * u128::from(elapsed_ns) / u128::from(NS_PER_S);
-        // Less than one unit is left to the next call.
-        if earned > 0 {
-            let earned = i64::try_from(earned).unwrap_or(i64::MAX);
-            self.left = self.left.saturating_add(earned).min(self.most);
-            self.at_ns = now_ns;
-        }
-        let missing =
-            u128::from(self.left.saturating_neg().saturating_add(1).max(0).unsigned_abs());
-        let wait_ns = missing * u128::from(NS_PER_S) / u128::from(self.per_s.max(1));
-        u64::try_from(wait_ns).unwrap_or(u64::MAX)
-    }
-
-    pub(super) fn spend(&mut self, amount: u64) {
-        self.left = self.left.saturating_sub(i64::try_from(amount).unwrap_or(i64::MAX));
-    }
 }
 
 /// The permission to examine some blocks.
@@ -186,7 +151,7 @@ impl FinderPace {
 
     fn step_blocks(&self, is_busy: bool) -> usize {
         let bytes = if is_busy { BUSY_STEP_BYTES } else { IDLE_STEP_BYTES };
-        let left = self.bytes.map_or(u64::MAX, |bytes| bytes.left.max(0).unsigned_abs());
+        let left = self.bytes.map_or(u64::MAX, |bytes| bytes.left());
         let blocks = bytes.min(left) / self.block_bytes;
         usize::try_from(blocks.clamp(1, MAX_STEP_BLOCKS)).unwrap_or(1)
     }
@@ -205,7 +170,7 @@ impl FinderPace {
     /// of the share that the finder has of a core.
     pub(super) fn note_fingerprints(&mut self, cpu_ns_per_s: u64) {
         let min_ns = self.cpu_per_s / MIN_PART_OF_SHARE;
-        self.cpu.per_s = self.cpu_per_s.saturating_sub(cpu_ns_per_s).max(min_ns);
+        self.cpu.set_rate(self.cpu_per_s.saturating_sub(cpu_ns_per_s).max(min_ns));
     }
 
     /// Notes that nothing is due any more: the round has ended.

@@ -4,8 +4,9 @@
 //! be overwritten before it is examined. While all cores are busy, fingerprints get most of the
 //! finder's share of a core, and no more.
 
-use super::pace::{Allowance, MIN_PART_OF_SHARE};
+use super::pace::MIN_PART_OF_SHARE;
 use super::tuning::FinderTuning;
+use crate::engine::pace::Allowance;
 
 /// The interval between two decisions: 100 ms.
 const LOOK_NS: u64 = 100_000_000;

@@ -3,7 +3,7 @@
 
 use super::Log;
 use super::commit::{Committer, Written};
-use super::journal_data::Settled;
+use super::reserve::{MAX_RESERVE_SLOTS, MIN_RESERVE_SLOTS};
 use crate::counters::add;
 use crate::engine::locks::OrderedGuard;
 use crate::error::{Result, VolumeError};
@@ -12,6 +12,20 @@ use gemelo_base::with_causes;
 use gemelo_disk::DiskWrite;
 use gemelo_format::{DiskRole, Policy, Root};
 use gemelo_metadata::{PageWrites, Pressure, Sealed, Totals};
+
+/// A checkpoint that would make the need of slots smaller by fewer is not worth it.
+const MIN_FREED_SLOTS: u64 = 256;
+
+/// The places of contents after a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    /// In the data store.
+    All,
+    /// Some have no space there.
+    WithoutSpace,
+    /// Some were given up meanwhile, by changes that are not durable.
+    GivenUp,
+}
 
 /// The fields of a root that are known when the state is frozen.
 struct Mark {
@@ -253,5 +267,101 @@ impl Log {
         self.disk.start_write_back();
         add(&self.counters.checkpoint_pages, writes.len() as u64);
         Ok(())
+    }
+
+    /// Syncs the data store after [`JournalData::begin_sync`]. The committer is locked only if the
+    /// caller holds it, so that other commits may carry more meanwhile. One thread at a time calls
+    /// it: the holder of the checkpointer's lock.
+    fn finish_sync(&self, held: Option<&mut Committer>) -> Result<Settled> {
+        // The root contains the commits that wait while the caller holds the committer, so nothing
+        // needs what they free.
+        let freed = held.as_ref().map(|committer| committer.freed()).unwrap_or_default();
+        let synced = self.data.sync_needed(&freed).map(|synced| synced.unwritten.is_empty());
+        let mut locked;
+        let committer = match held {
+            Some(committer) => committer,
+            None => {
+                locked = self.committer.lock();
+                &mut *locked
+            }
+        };
+        let settled = match synced {
+            Ok(_) if committer.has_given_up() => Ok(Settled::GivenUp),
+            Ok(true) => Ok(Settled::All),
+            Ok(false) => Ok(Settled::WithoutSpace),
+            Err(error) => Err(error),
+        };
+        match &settled {
+            Ok(Settled::All) => self.data.note_identified(&committer.journal_data.end_sync()),
+            _ => committer.journal_data.fail_sync(),
+        }
+        settled
+    }
+
+    /// Syncs the data store if the veto waits for that.
+    pub(crate) fn tell_free_veto(&self) -> Result<()> {
+        if !self.data.has_free_veto() {
+            return Ok(());
+        }
+        let _alone = self.checkpointer.lock();
+        let mut committer = self.committer.lock();
+        if committer.journal_data.held_back.is_empty() {
+            return Ok(());
+        }
+        committer.journal_data.begin_sync();
+        drop(committer);
+        self.finish_sync(None).map(drop)
+    }
+
+    /// Slots that the next checkpoint may take, and those that have to be there.
+    fn slots(&self) -> (u64, u64) {
+        let state = self.read();
+        let need = state.backend().slots();
+        drop(state);
+        let reserve = need.in_use.clamp(MIN_RESERVE_SLOTS, MAX_RESERVE_SLOTS);
+        (need.next, need.in_use + need.next + reserve)
+    }
+
+    /// Allocates the slots of the next checkpoint and the reserve. Called by threads that hold no
+    /// lock after a gate.
+    ///
+    /// Without room for more it writes a checkpoint now, while there are slots for it, and fails if
+    /// that is not enough.
+    pub(crate) fn reserve_slots(&self) -> Result<()> {
+        let (_, wanted) = self.slots();
+        if self.reserve.has(wanted) {
+            return Ok(());
+        }
+        let full = match self.allocate_slots(wanted) {
+            Err(error @ VolumeError::NoSpace { .. }) => error,
+            other => return other,
+        };
+        let _alone = self.checkpointer.lock();
+        // Another thread may have written a checkpoint meanwhile.
+        let (next, wanted) = self.slots();
+        if self.reserve.has(wanted) {
+            return Ok(());
+        }
+        if next < MIN_FREED_SLOTS {
+            return Err(full);
+        }
+        self.checkpoint_alone()?;
+        let (_, wanted) = self.slots();
+        self.allocate_slots(wanted)
+    }
+
+    /// Has the next checkpoint keep the index for the next opening, if there is room for it.
+    pub(crate) fn keep_index(&self) -> Result<()> {
+        self.write().backend_mut().keep_index(true)?;
+        let (_, wanted) = self.slots();
+        match self.allocate_slots(wanted) {
+            Err(VolumeError::NoSpace { .. }) => Ok(self.write().backend_mut().keep_index(false)?),
+            allocated => allocated,
+        }
+    }
+
+    /// Allocates slots up to this number, also for checkpoints.
+    fn allocate_slots(&self, wanted: u64) -> Result<()> {
+        self.reserve.allocate(wanted, &|slots| self.read().backend().note_allocated(slots))
     }
 }

@@ -1,6 +1,5 @@
 //! Commits: the open one, and those on their way to the journal.
 
-mod beside;
 mod write;
 
 use super::journal_data::{JournalData, Unsynced};
@@ -140,13 +139,13 @@ fn identified_by(change: &Change) -> Option<Pbn> {
 pub(super) struct ClosedCommit {
     number: u64,
     pub(super) buffer: Vec<u8>,
-    effects: Effects,
+    pub(super) effects: Effects,
     /// Bytes of memory that the commit takes.
     pub(super) bytes: u64,
     /// The contents that the commit refers to and does not carry, until a sync has covered them.
     pub(super) unsynced: Unsynced,
     /// `true` if a damaged block was written again, whose content the commit does not name.
-    heals: bool,
+    pub(super) heals: bool,
     pub(super) is_built: bool,
 }
 

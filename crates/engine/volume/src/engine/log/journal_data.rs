@@ -15,17 +15,14 @@
 //! of its contents was given up since its state was frozen, and the commit that frees it is not
 //! durable, the checkpoint is given up.
 
-mod settle;
-
 use crate::pool::Tuning;
 use gemelo_disk::Disk;
 use gemelo_format::{COPIES, Pbn};
-pub(super) use settle::Settled;
 use std::collections::HashSet;
 
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
-const MAX_JOURNAL_DATA_BYTES: u64 = 16 << 20;
+pub(super) const MAX_JOURNAL_DATA_BYTES: u64 = 16 << 20;
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
 /// writes in the time of the sync that is saved.
 pub(super) fn bytes_of(tuning: &Tuning, disk: &dyn Disk) -> u64 {
@@ -75,12 +72,12 @@ impl Unsynced {
 #[derive(Debug, Default)]
 pub(super) struct JournalData {
     /// Bytes that were carried since the last sync of the data store.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Bytes of these that a sync under way covers.
     syncing_bytes: u64,
     /// Blocks that the veto learns about after the next sync of the data store: others read
     /// their contents there.
-    held_back: HashSet<Pbn>,
+    pub(super) held_back: HashSet<Pbn>,
     /// The same, after the sync that is under way.
     syncing: HashSet<Pbn>,
     /// The last of the commits that free contents which were given up while a sync was under way.
@@ -95,11 +92,11 @@ impl JournalData {
 
     /// Returns whether a commit may carry so many bytes more before the next sync of the data
     /// store.
-    const fn has_room(&self, bytes: u64) -> bool {
+    pub(super) const fn has_room(&self, bytes: u64) -> bool {
         self.bytes.saturating_add(bytes) <= MAX_JOURNAL_DATA_BYTES
     }
 
-    const fn is_any(&self) -> bool {
+    pub(super) const fn is_any(&self) -> bool {
         self.bytes > 0 || self.syncing_bytes > 0
     }
 
@@ -127,7 +124,7 @@ impl JournalData {
 
     /// Notes that a sync of the data store has covered all contents so far, except those of some
     /// blocks, which the journal has: this number of bytes.
-    fn settle_except(&mut self, unwritten: &[Pbn], bytes: u64) -> Vec<Pbn> {
+    pub(super) fn settle_except(&mut self, unwritten: &[Pbn], bytes: u64) -> Vec<Pbn> {
         assert_eq!(unwritten.is_empty(), bytes == 0, "a content has bytes");
         (self.bytes, self.syncing_bytes) = (bytes, 0);
         let unwritten: HashSet<Pbn> = unwritten.iter().copied().collect();
@@ -159,7 +156,7 @@ impl JournalData {
     }
 
     /// Notes that this sync has succeeded. Returns the blocks that the veto may learn about.
-    fn end_sync(&mut self) -> Vec<Pbn> {
+    pub(super) fn end_sync(&mut self) -> Vec<Pbn> {
         self.syncing_bytes = 0;
         if self.bytes == 0 {
             return self.settle();
@@ -168,7 +165,7 @@ impl JournalData {
     }
 
     /// Notes that this sync has failed.
-    fn fail_sync(&mut self) {
+    pub(super) fn fail_sync(&mut self) {
         self.bytes += std::mem::take(&mut self.syncing_bytes);
         self.held_back.extend(self.syncing.drain());
     }

@@ -7,6 +7,7 @@
 
 mod checkpoint;
 mod commit;
+mod contents;
 mod group_commit;
 mod journal_data;
 mod parts;

@@ -1,6 +1,7 @@
 //! The log itself: the state, the commits on their way, and everything they are written with.
 
 use super::commit::{Committer, JournalStats, OpenCommit};
+use super::contents::CommitContents;
 use super::group_commit::GroupCommit;
 use super::journal_data::{self, JournalData};
 use super::reserve::SlotReserve;
@@ -18,7 +19,7 @@ use gemelo_base::Clock;
 use gemelo_base::background::Task;
 use gemelo_base::locks::Mutex;
 use gemelo_disk::Disk;
-use gemelo_format::{COPIES, DiskRole, Lbn, MapEntry, Pbn, PoolSeed, Superblock, VolumeId};
+use gemelo_format::{COPIES, Change, DiskRole, Lbn, MapEntry, Pbn, PoolSeed, Superblock, VolumeId};
 use gemelo_metadata::{HeldPages, MetadataBackend, MissingPages, Record};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,10 +50,7 @@ pub(crate) struct Log {
     /// Held by a checkpoint, and by changes of whole volumes, which none of them may meet.
     pub(super) checkpointer: OrderedMutex<()>,
     pub(super) reserve: SlotReserve,
-    /// Most blocks whose contents a commit carries.
-    pub(super) max_journal_data_blocks: usize,
-    /// `true` if commits may be written beside their contents.
-    pub(super) writes_beside: bool,
+    pub(super) contents: CommitContents,
     /// Bytes of the open commit, to be looked at without a lock.
     pub(super) open_bytes: AtomicU64,
     /// Bytes of the commits that wait, to be looked at without a lock.
@@ -99,6 +97,14 @@ impl Log {
             OpenCommit::new(next_commit, max_journal_data_blocks, parts.data.has_free_veto());
         Self {
             seed: PoolSeed::of(&parts.superblock),
+            reserve: SlotReserve::new(&parts.disk, &parts.superblock, health),
+            contents: CommitContents {
+                data: Arc::clone(&parts.data),
+                counters: Arc::clone(&parts.counters),
+                block_bytes: parts.superblock.block_bytes as usize,
+                max_journal_data_blocks,
+                writes_beside: parts.writes_beside,
+            },
             disk: parts.disk,
             superblock: parts.superblock,
             clock: parts.clock,
@@ -113,10 +119,7 @@ impl Log {
             group: GroupCommit::default(),
             committer: OrderedMutex::new(Rank::Committer, health, committer),
             checkpointer: OrderedMutex::new(Rank::Checkpoint, health, ()),
-            reserve: SlotReserve::new(health),
             health: Arc::clone(health),
-            max_journal_data_blocks,
-            writes_beside: parts.writes_beside,
             open_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             figures,
@@ -180,6 +183,56 @@ impl Log {
     /// The metadata, to be changed by [`Self::apply`].
     pub(crate) fn write(&self) -> QuickWrite<'_, State> {
         self.state.write()
+    }
+
+    /// Makes a change of a volume as a whole. The caller makes it durable after it has told of it:
+    /// a change that was made and cannot be made durable stays, until a crash.
+    pub(crate) fn change(&self, change: &Change) -> Result<()> {
+        self.apply(&mut self.write(), change)
+    }
+
+    /// Makes a change in memory and in the open commit.
+    ///
+    /// A change that contradicts the state fails, and changes nothing. One that fails halfway stops
+    /// the pool.
+    pub(crate) fn apply(&self, state: &mut State, change: &Change) -> Result<()> {
+        state.backend().check_change(change)?;
+        // A pool that has stopped may be half changed, and acknowledges nothing more.
+        self.health.check_writable()?;
+        debug_assert!(self.can_follow(state, change), "{change:?} cannot be made");
+        if let Change::Store { pbn, .. } = change {
+            self.data.allocator.note_mapped(*pbn);
+        }
+        let State { backend, open, .. } = state;
+        if let Err(error) = open.make(&mut **backend, change) {
+            self.health.stop(DiskRole::Metadata, "change");
+            return Err(error);
+        }
+        self.open_bytes.store(open.bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns whether a change agrees with the present references, as far as they can be read: a
+    /// fresh block has none, and a block that is shared or identified has one.
+    fn can_follow(&self, state: &State, change: &Change) -> bool {
+        let (pbn, is_fresh) = match change {
+            Change::Store { pbn, .. } => (*pbn, true),
+            Change::Share { pbn, .. } | Change::Identify { pbn, .. } => (*pbn, false),
+            _ => return true,
+        };
+        let mut records = Vec::with_capacity(1);
+        let is_read = state.backend().records(&[pbn], &mut records).is_ok();
+        let fits = records.iter().all(|record| (record.references == 0) == is_fresh);
+        self.data.allocator.is_used(pbn) && (!is_read || fits)
+    }
+
+    /// Reads what changes of these blocks will need, before any thread has to wait for it.
+    pub(crate) fn warm(&self, volume: VolumeId, first: u64, end: u64) -> Result<()> {
+        let (mut next, end) = (Lbn(first), Lbn(end));
+        while next < end {
+            next = self.look(|state| Ok(state.backend().warm(volume, next, end)?))?;
+        }
+        Ok(())
     }
 
     /// Holds the log still: nothing is changed or committed until the view is dropped.

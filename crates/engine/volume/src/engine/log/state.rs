@@ -1,7 +1,5 @@
 //! The state that one lock guards: the metadata and the open commit.
 
-mod change;
-
 use super::commit::OpenCommit;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Lbn, MapEntry, Pbn, VolumeId};

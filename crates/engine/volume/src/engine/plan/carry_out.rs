@@ -1,31 +1,19 @@
-//! Carries out a plan: writes the contents, and then tells the change that each block needs and the
+//! Carries out a plan: notes where contents were stored, and then tells the change that each block needs and the
 //! assumptions that must still hold when the change is made.
 
 use super::{Block, BlockFate, Plan, Tally};
 use crate::engine::State;
+use crate::engine::damage::Healer;
+use crate::engine::data::NewPlace;
 use crate::engine::item::Failed;
-use crate::engine::write::Writer;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
-use gemelo_store::ContentWrite;
-use std::num::NonZeroU64;
 
 /// The block that is to be shared, and the fingerprint that it must still have.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct Shared {
     pub(in crate::engine) pbn: Pbn,
     pub(in crate::engine) fingerprint: Fingerprint,
-}
-
-/// The decision for one block of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine) enum Fate {
-    /// The block's request has failed.
-    Failed,
-    /// The block needs another pass.
-    Retry,
-    /// The block is done if its assumptions still hold.
-    Ready,
 }
 
 impl<'p> Plan<'p> {
@@ -53,70 +41,46 @@ impl<'p> Plan<'p> {
         })
     }
 
-    /// Gives each fresh block its PBN.
-    pub(in crate::engine) fn place(&mut self, pbns: &[Pbn]) {
-        assert_eq!(pbns.len(), self.fresh_blocks(), "each fresh block gets a PBN of its own");
+    /// Gives each fresh block the place where its content was stored. The request of one that could
+    /// not be written fails.
+    pub(in crate::engine) fn place(&mut self, places: Vec<NewPlace>, failed: &mut Failed<'_>) {
+        assert_eq!(places.len(), self.fresh_blocks(), "each fresh block gets a PBN of its own");
         let fresh = self.blocks.iter_mut().filter(|block| block.step == BlockFate::Fresh);
-        fresh.zip(pbns).for_each(|(block, pbn)| block.step = BlockFate::Store(*pbn));
+        for (block, NewPlace { pbn, outcome }) in fresh.zip(places) {
+            block.step = match outcome {
+                Ok(()) => BlockFate::Store(pbn),
+                Err(error) => {
+                    failed(block.request, &VolumeError::io(DiskRole::Data, "write")(error));
+                    BlockFate::Lost(pbn)
+                }
+            };
+        }
         assert_eq!(self.fresh_blocks(), 0, "a fresh block has no place");
     }
 
-    /// Writes the fresh blocks with this ticket, and the suspect blocks whose contents are in the
-    /// list.
-    pub(in crate::engine) fn write(
-        &mut self,
-        writer: &Writer,
-        ticket: Option<NonZeroU64>,
-        failed: &mut Failed<'_>,
-    ) {
-        // A content that shares a block with others was written when it got its place.
-        let target = |block: &Block<'p>| {
-            let is_written = block.taken().is_some_and(|pbn| writer.data.is_written(pbn));
-            block.target().filter(|_| !is_written)
-        };
-        let write = |block: &Block<'p>| {
-            let ticket = ticket.filter(|_| block.taken().is_some());
-            Some(ContentWrite { ticket, ..ContentWrite::new(target(block)?, block.content) })
-        };
-        let mut writes: Vec<ContentWrite<'p>> = Vec::with_capacity(self.blocks.len());
-        writes.extend(self.blocks.iter().filter_map(write));
-        writer.data.write(&mut writes);
-        let targets = self.blocks.iter_mut().filter(|block| target(block).is_some());
-        let mut written = writes.into_iter();
-        for block in targets {
-            let write = written.next();
-            let is_own = write.as_ref().map(|write| write.pbn) == block.target();
-            assert!(is_own, "the outcome of another write is taken for that of a block");
-            let Some(Err(error)) = write.map(|write| write.outcome) else { continue };
-            let error = VolumeError::io(DiskRole::Data, "write")(error);
-            block.step = match block.step {
-                // A block whose leader was not healed was never tried itself; it goes through
-                // another pass.
-                BlockFate::Heal(pbn) => {
-                    writer.healer.note_unwritable(pbn);
-                    BlockFate::Retry
-                }
-                BlockFate::Store(pbn) => {
-                    failed(block.request, &error);
-                    BlockFate::Lost(pbn)
-                }
-                other => other,
-            };
+    /// Writes the contents of suspect blocks there again. A block whose leader was not healed was
+    /// never tried itself; it goes through another pass.
+    pub(in crate::engine) fn heal(&mut self, healer: &Healer) {
+        for block in &mut self.blocks {
+            if let BlockFate::Heal(pbn) = block.step
+                && !healer.heal(Some(pbn), block.content)
+            {
+                block.step = BlockFate::Retry;
+            }
         }
-        assert!(written.next().is_none(), "a write belongs to no block");
     }
 
-    /// The decision for a block.
-    pub(in crate::engine) fn fate(&self, at: usize) -> Fate {
-        match self.step_of(at) {
-            BlockFate::Failed | BlockFate::Lost(_) => Fate::Failed,
-            BlockFate::Retry => Fate::Retry,
-            BlockFate::Fresh => {
-                assert_ne!(self.step_of(at), BlockFate::Fresh, "a fresh block has no place");
-                Fate::Retry
-            }
-            _ => Fate::Ready,
-        }
+    /// Returns whether the request of a block has failed.
+    pub(in crate::engine) fn has_failed(&self, at: usize) -> bool {
+        matches!(self.step_of(at), BlockFate::Failed | BlockFate::Lost(_))
+    }
+
+    /// Returns whether a block is done if its assumptions still hold. Others have failed or need
+    /// another pass.
+    pub(in crate::engine) fn is_ready(&self, at: usize) -> bool {
+        let step = self.step_of(at);
+        assert_ne!(step, BlockFate::Fresh, "a fresh block has no place");
+        !self.has_failed(at) && step != BlockFate::Retry
     }
 
     fn step_of(&self, at: usize) -> BlockFate {

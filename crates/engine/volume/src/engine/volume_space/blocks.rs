@@ -58,7 +58,7 @@ impl Accountant {
     ) {
         for blocks in blocks_of(&window, data_blocks) {
             let first = blocks.start;
-            for (block, slots) in (first..).zip(self.data.used_slots(blocks)) {
+            for (block, slots) in (first..).zip(self.data.allocator.used_slots(blocks)) {
                 let of_slot = |slot: u8| {
                     let is_used = slots & 1 << slot != 0;
                     let pbn = PackedPlace { block, slot }.pbn().filter(|_| is_used);

@@ -3,9 +3,9 @@
 use super::{Committer, Effects, Written};
 use crate::counters::add;
 use crate::engine::log::{Log, State};
-use crate::error::Result;
+use crate::error::{Result, VolumeError};
 use gemelo_base::background::Step;
-use gemelo_format::{COPIES, CommitOrder, NewCommit, Pbn, append_freed, build_commit};
+use gemelo_format::{COPIES, CommitOrder, DiskRole, NewCommit, Pbn, append_freed, build_commit};
 use gemelo_metadata::Pressure;
 use std::sync::atomic::Ordering;
 
@@ -104,7 +104,7 @@ impl Log {
         committer: &mut Committer,
     ) -> Result<Written> {
         while !committer.waiting.is_empty() {
-            let order = self.settle_contents(committer)?;
+            let order = self.contents.settle(committer)?;
             if self.write_first(committer, order)? == Written::NoRoom {
                 return Ok(Written::NoRoom);
             }
@@ -139,7 +139,7 @@ impl Log {
             .journal
             .write(&*self.disk, &commit.buffer, (durable, now_ns))
             .and_then(|()| self.sync());
-        if is_beside && !self.finish_contents(committer, begun, end)? {
+        if is_beside && !self.contents.finish_beside(committer, begun, end)? {
             return Ok(Written::All);
         }
         written?;
@@ -236,5 +236,16 @@ impl Log {
     fn make_last_durable(&self) -> Result<()> {
         let last = self.read().open.last_number();
         self.make_durable(last)
+    }
+
+    /// Writes a commit that carries the contents without space, also if it has no changes.
+    pub(in crate::engine::log) fn commit_unwritten(&self) -> Result<()> {
+        let mut committer = self.committer.lock();
+        self.close_even_empty(&mut committer)?;
+        self.contents.sync(&mut committer)?;
+        match self.write_waiting(&mut committer)? {
+            Written::All => Ok(()),
+            Written::NoRoom => Err(VolumeError::NoSpace { disk: DiskRole::Data }),
+        }
     }
 }

@@ -1,11 +1,13 @@
-//! The cleaner: empties blocks of a store that compresses of which a part was freed.
+//! The policy of room: empties blocks of a store that compresses of which a part was freed.
 //!
 //! A packed block is used again when all of its contents are freed. The cleaner moves the contents
 //! of blocks that have few to fresh blocks, where they lie densely. It works in passes, each in
-//! small steps: it chooses windows of blocks by the bits of their slots, finds all references of
-//! their contents by a walk over the maps ([`step`]), and then moves the contents of one window
-//! after another ([`empty`]), those that cost the least first. Each move is the same change as a
-//! move by the arranger, so the same holds for races and crashes.
+//! small steps ([`pass`]):
+//!
+//! 1. Windows of blocks are chosen by the bits of their slots.
+//! 2. All references of their contents are found by a walk over the maps.
+//! 3. The contents of one window after another are moved ([`empty`]), those that cost the least
+//!    first. A window is worth it if more blocks become free than are filled ([`best`]).
 //!
 //! If a small store saves nothing so, all of its contents are moved one after another ([`slide`]).
 //!

@@ -1,9 +1,10 @@
 //! A chunk: some consecutive blocks of a volume, the order in which they are stored, and the
 //! decision whether it is worth bringing them together.
 
-use super::marks::Stretch;
-use super::references::{MAX_OF_BLOCK, References};
-use crate::engine::layout::Mover;
+use super::Mover;
+use super::moves::Content;
+use super::order::Stretch;
+use super::references::{MAX_OF_BLOCK, Reference, References};
 use crate::engine::read::wanted_at;
 use crate::engine::{State, VolumeShared, Wanted};
 use crate::error::Result;
@@ -21,26 +22,28 @@ pub(super) const MAX_CHANGES: u32 = 1024;
 
 /// A block of a chunk.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ChunkBlock {
-    pub(super) wanted: Wanted,
-    pub(super) is_movable: bool,
+pub(super) struct ChunkBlock<'r> {
+    wanted: Wanted,
+    /// The other references of a block that can be moved.
+    others: Option<&'r [Reference]>,
 }
 
 /// The stored blocks of some consecutive LBNs, in the order of these.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(super) struct Chunk<'r> {
     /// The kind of the store, which knows what lies side by side.
-    pub(super) kind: StoreKind,
+    kind: StoreKind,
+    volume: VolumeId,
     /// The LBNs that were looked at. They are fewer than asked for if too many references follow.
     pub(super) stretch: Stretch,
-    pub(super) blocks: Vec<ChunkBlock>,
+    pub(super) blocks: Vec<ChunkBlock<'r>>,
     /// Blocks that the finder has to examine first.
     pub(super) unexamined: u64,
     /// Blocks that cannot be moved with any of their references, if that was looked at.
     pub(super) fixed: u64,
 }
 
-impl Chunk {
+impl<'r> Chunk<'r> {
     /// The number of runs: contents that lie side by side are one run.
     pub(super) fn runs(&self) -> u64 {
         count_runs(self.kind, self.blocks.iter().map(|block| block.wanted.pbn))
@@ -49,11 +52,12 @@ impl Chunk {
     /// The number of runs if the movable blocks lay side by side.
     fn runs_afterwards(&self) -> u64 {
         let mut runs = 0;
-        let mut last: Option<ChunkBlock> = None;
+        let mut last: Option<ChunkBlock<'_>> = None;
         for block in &self.blocks {
             let follows = last.is_some_and(|last| {
                 let is_next = self.kind.is_next(last.wanted.pbn, block.wanted.pbn);
-                last.is_movable == block.is_movable && (block.is_movable || is_next)
+                let is_movable = block.others.is_some();
+                last.others.is_some() == is_movable && (is_movable || is_next)
             });
             runs += u64::from(!follows);
             last = Some(*block);
@@ -73,9 +77,14 @@ impl Chunk {
         self.is_scattered(run_blocks) && self.runs_afterwards() * 2 <= self.runs()
     }
 
-    pub(super) fn movable(&self) -> Vec<Wanted> {
-        let movable = self.blocks.iter().filter(|block| block.is_movable);
-        movable.map(|block| block.wanted).collect()
+    /// The contents that can be moved.
+    pub(super) fn movable(&self) -> Vec<Content<'r>> {
+        let content = |block: &ChunkBlock<'r>| {
+            let Wanted { lbn, pbn, checksum } = block.wanted;
+            let first = Reference { pbn, volume: self.volume, lbn };
+            Some(Content { first, others: block.others?, checksum })
+        };
+        self.blocks.iter().filter_map(content).collect()
     }
 }
 
@@ -101,12 +110,12 @@ impl Mover {
     /// Looks at the blocks of a chunk. If they are not scattered, none counts as movable, and their
     /// records are not read: a look at a volume in good order reads the map alone. The chunk ends
     /// before the first block whose references are too many to be changed with those before it.
-    pub(super) fn chunk(
+    pub(super) fn chunk<'r>(
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        references: &References,
-    ) -> Result<Chunk> {
+        references: &'r References,
+    ) -> Result<Chunk<'r>> {
         self.log.look(|state| {
             let mut chunk = self.stored_blocks(state, volume, stretch)?;
             if chunk.is_scattered(self.run_blocks()) {
@@ -118,12 +127,12 @@ impl Mover {
 
     /// Looks at the blocks of a chunk as [`Self::chunk`] does, whether they are scattered or not.
     /// With `asks`, those count as movable that may come back from the domain.
-    pub(super) fn whole_chunk(
+    pub(super) fn whole_chunk<'r>(
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        (references, asks): (&References, bool),
-    ) -> Result<Chunk> {
+        (references, asks): (&'r References, bool),
+    ) -> Result<Chunk<'r>> {
         self.log.look(|state| {
             let mut chunk = self.stored_blocks(state, volume, stretch)?;
             self.find_movable(state, volume, (references, asks), &mut chunk)?;
@@ -132,31 +141,32 @@ impl Mover {
     }
 
     /// Looks up the blocks of a chunk. None counts as movable.
-    fn stored_blocks(
+    fn stored_blocks<'r>(
         &self,
         state: &State,
         volume: &VolumeShared,
         stretch: Stretch,
-    ) -> Result<Chunk> {
+    ) -> Result<Chunk<'r>> {
         let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
         let places = state.places(volume.id(), &lbns)?;
         let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
         Ok(Chunk {
             kind: self.superblock.store,
+            volume: volume.id(),
             stretch,
-            blocks: stored.map(|wanted| ChunkBlock { wanted, is_movable: false }).collect(),
+            blocks: stored.map(|wanted| ChunkBlock { wanted, others: None }).collect(),
             unexamined: 0,
             fixed: 0,
         })
     }
 
     /// Finds the movable blocks of a chunk by their records.
-    fn find_movable(
+    fn find_movable<'r>(
         &self,
         state: &State,
         volume: &VolumeShared,
-        (references, asks): (&References, bool),
-        chunk: &mut Chunk,
+        (references, asks): (&'r References, bool),
+        chunk: &mut Chunk<'r>,
     ) -> Result<()> {
         let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
         let records = state.records(&pbns)?;
@@ -166,14 +176,19 @@ impl Mover {
             // compares its PBN at the end, and would have to begin again.
             let is_unexamined = volume.is_examined() && record.fingerprint.is_none();
             let Wanted { lbn, pbn, .. } = block.wanted;
-            let is_owner = || references.others(pbn, (volume.id(), lbn), record.references);
             // The old place of a kept block would not become free.
             let is_free = !self.data.is_kept(pbn) || asks && self.data.may_come_back(pbn);
             let can_move = is_free && is_movable(state, volume.id(), lbn, record);
             let is_fixed = !can_move || is_unexamined || record.references > MAX_OF_BLOCK;
-            let is_movable = can_move && (record.references == 1 || is_owner().is_some());
-            block.is_movable = is_movable && !is_unexamined;
-            if block.is_movable {
+            let others = match record.references {
+                1 => Some(&[][..]),
+                count => references.others(pbn, (volume.id(), lbn), count),
+            };
+            let others = others.filter(|_| can_move);
+            block.others = others.filter(|_| !is_unexamined);
+            chunk.unexamined += u64::from(others.is_some() && is_unexamined);
+            chunk.fixed += u64::from(is_fixed);
+            if block.others.is_some() {
                 let Some(left) = changes_left.checked_sub(record.references) else {
                     chunk.stretch.end = lbn.0;
                     chunk.blocks.truncate(at);
@@ -181,8 +196,6 @@ impl Mover {
                 };
                 changes_left = left;
             }
-            chunk.unexamined += u64::from(is_movable && is_unexamined);
-            chunk.fixed += u64::from(is_fixed);
         }
         Ok(())
     }
@@ -190,7 +203,7 @@ impl Mover {
 
 /// Returns whether the block of this LBN is intact, and its references can be changed one by one:
 /// those that volumes share are counted once.
-pub(super) fn is_movable(state: &State, volume: VolumeId, lbn: Lbn, record: &Record) -> bool {
+fn is_movable(state: &State, volume: VolumeId, lbn: Lbn, record: &Record) -> bool {
     record.references > 0 && !record.is_suspect && !state.backend().is_in_shared_part(volume, lbn)
 }
 
@@ -200,16 +213,17 @@ mod tests {
     use gemelo_format::Checksum;
 
     /// A chunk with these PBNs; negative ones are not movable.
-    fn chunk(pbns: &[i32]) -> Chunk {
+    fn chunk(pbns: &[i32]) -> Chunk<'static> {
         let block = |(lbn, number): (u64, &i32)| {
             let pbn = Pbn::new(number.unsigned_abs().into()).unwrap();
             let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum: Checksum(0) };
-            ChunkBlock { wanted, is_movable: *number > 0 }
+            ChunkBlock { wanted, others: (*number > 0).then_some(&[][..]) }
         };
         let stretch = Stretch { first: 0, end: pbns.len() as u64 };
         let kind = StoreKind::Plain;
         Chunk {
             kind,
+            volume: VolumeId(1),
             stretch,
             blocks: (0..).zip(pbns).map(block).collect(),
             unexamined: 0,

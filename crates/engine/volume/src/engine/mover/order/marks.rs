@@ -59,9 +59,9 @@ impl Ticker {
 
 /// A number of consecutive LBNs: blocks from `first` to before `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stretch {
-    pub(super) first: u64,
-    pub(super) end: u64,
+pub(in crate::engine::mover) struct Stretch {
+    pub(in crate::engine::mover) first: u64,
+    pub(in crate::engine::mover) end: u64,
 }
 
 /// The ticks of the last writes to some stretches, or `CLEAR`.

@@ -2,7 +2,7 @@
 
 use super::pass::{Effort, Step};
 use crate::engine::Engine;
-use crate::engine::layout::SpaceCleaner;
+use crate::engine::mover::{Mover, SpaceCleaner};
 use crate::engine::worker::POLL_INTERVAL;
 use crate::error::Result;
 use gemelo_base::background::{Step as Turn, StopSignal};
@@ -26,54 +26,62 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
             continue;
         }
         engine.tasks.cleaner.turn(|| -> Result<Turn> {
-            let is_of_use = engine.cleaner.clean_if_short(stop)?;
+            let is_of_use = CleanerThread { cleaner: &engine.cleaner, stop }.clean_if_short()?;
             Ok(if is_of_use { Turn::more(1) } else { Turn::then_rest(0, REST) })
         });
     }
 }
 
-impl SpaceCleaner {
+/// The thread's turn.
+struct CleanerThread<'e> {
+    cleaner: &'e SpaceCleaner,
+    stop: &'e StopSignal,
+}
+
+impl CleanerThread<'_> {
     /// Cleans if few blocks are free. Returns `false` if that is of no use at present.
-    fn clean_if_short(&self, stop: &StopSignal) -> Result<bool> {
-        let (free, blocks) = self.data.free_of_all();
+    fn clean_if_short(&self) -> Result<bool> {
+        let Mover { data, log, .. } = &*self.cleaner.mover;
+        let (free, blocks) = data.allocator.free_of_all();
         let least = (blocks / FREE_PART).min(MAX_FREE_BLOCKS);
         if free >= least {
             self.forget_pass(free >= 2 * least);
             return Ok(true);
         }
         // Contents that were freed and are not usable yet may be enough.
-        self.log.flush()?;
-        self.data.free_retired();
+        log.flush()?;
+        data.free_retired();
         let mut is_short = false;
-        while self.data.free_of_all().0 < 2 * least && !stop.is_raised() {
+        while data.allocator.free_of_all().0 < 2 * least && !self.stop.is_raised() {
             let was_short = is_short;
             is_short = false;
-            match self.clean_a_part(2 * least, stop)? {
+            match self.clean_a_part(2 * least)? {
                 Step::NoRoom if was_short => return Ok(false),
                 Step::NoRoom => is_short = true,
                 Step::Futile | Step::End(false) | Step::Waits => return Ok(false),
                 Step::End(true) | Step::Saved(_) | Step::Moved | Step::Asked => {}
             }
-            self.log.flush()?;
-            self.data.await_retired();
-            self.data.give_surplus();
+            log.flush()?;
+            data.await_retired();
+            data.allocator.give_surplus();
         }
         Ok(true)
     }
 
     /// Gives the memory of an unfinished pass back that is not needed any more.
     fn forget_pass(&self, is_done: bool) {
-        if is_done && let Some(mut cleaner) = self.pass.try_lock() {
-            cleaner.forget();
+        if is_done && let Some(mut pass) = self.cleaner.pass.try_lock() {
+            pass.forget();
         }
     }
 
     /// Makes steps until enough is saved to make it durable. A write that waits for blocks takes
     /// part, so the lock is given back after each step.
-    fn clean_a_part(&self, wanted: u64, stop: &StopSignal) -> Result<Step> {
+    fn clean_a_part(&self, wanted: u64) -> Result<Step> {
         let mut saved = 0;
         loop {
-            let step = self.clean_step(&mut self.pass.lock(), Effort::Background, wanted)?;
+            let Self { cleaner, stop } = self;
+            let step = cleaner.clean_step(&mut cleaner.pass.lock(), Effort::Background, wanted)?;
             match step {
                 Step::Saved(bytes) => saved += bytes,
                 Step::Moved | Step::Asked => {}

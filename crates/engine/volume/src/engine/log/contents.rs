@@ -1,28 +1,33 @@
-//! Makes the contents durable that commits refer to, in the journal or in the data store.
+//! Makes the contents durable that commits refer to: in the journal, in the data store, or beside
+//! the commit.
+//!
+//! Before a commit is written, its contents have to be durable ([`CommitContents::settle`]):
+//!
+//! 1. If they are few and in memory, the commit carries them.
+//! 2. On disks that write durably they may be written at the same time as the commit. A flush is
+//!    then as long as the longer of both writes, and contents are written once. On other disks a
+//!    flush would still end with a sync of each disk, and the file system lets one sync wait for
+//!    the other.
+//! 3. Otherwise the data store is synced first. The last commit carries what has no space there.
 
-use super::{MAX_JOURNAL_DATA_BYTES, Unsynced};
-use crate::counters::add;
-use crate::engine::log::Log;
-use crate::engine::log::commit::{ClosedCommit, Committer, Written};
+use super::commit::{ClosedCommit, Committer};
+use super::journal_data::{MAX_JOURNAL_DATA_BYTES, Unsynced};
+use crate::counters::{PoolCounters, add};
+use crate::engine::data::DataPath;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, CommitOrder, DiskRole, PAGE_BYTES, Pbn};
+use gemelo_format::{Change, CommitOrder, DiskRole, PAGE_BYTES, Pbn, freed_bytes};
+use gemelo_store::WriteOut;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A commit that carries contents takes this part of the journal at most, so that a short journal
 /// is not full after a few of them.
 const JOURNAL_PER_DATA: u64 = 4;
 /// Most blocks that the veto does not learn about before the next sync of the data store.
 const MAX_HELD_BACK: usize = 65_536;
-
-/// The places of contents after a sync.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine::log) enum Settled {
-    /// In the data store.
-    All,
-    /// Some have no space there.
-    WithoutSpace,
-    /// Some were given up meanwhile, by changes that are not durable.
-    GivenUp,
-}
+/// Longer commits come after their contents, some 8,000: a round trip more does not show then, and
+/// a replay would read all of them.
+const MAX_BESIDE_BYTES: usize = 256 << 10;
 
 /// The largest sizes of a commit that carries contents.
 struct JournalDataSizes {
@@ -31,25 +36,33 @@ struct JournalDataSizes {
     ring_bytes: u64,
 }
 
-impl Log {
+/// Makes the contents of commits durable; see the module.
+pub(super) struct CommitContents {
+    pub(super) data: Arc<DataPath>,
+    pub(super) counters: Arc<PoolCounters>,
+    pub(super) block_bytes: usize,
+    /// Most blocks whose contents a commit carries.
+    pub(super) max_journal_data_blocks: usize,
+    /// `true` if commits may be written beside their contents.
+    pub(super) writes_beside: bool,
+}
+
+impl CommitContents {
     /// Makes the contents durable that the waiting commits refer to: the commits carry them if they
     /// are few, and else the data store is synced, unless the first commit is written beside them.
-    pub(in crate::engine::log) fn settle_contents(
-        &self,
-        committer: &mut Committer,
-    ) -> Result<CommitOrder> {
-        if !committer.waits_for_data() || self.journal_contents(committer) {
+    pub(super) fn settle(&self, committer: &mut Committer) -> Result<CommitOrder> {
+        if !committer.waits_for_data() || self.carry(committer) {
             return Ok(CommitOrder::AfterContents);
         }
         if self.may_write_beside(committer) {
             return Ok(CommitOrder::BesideContents);
         }
-        self.sync_contents(committer)?;
+        self.sync(committer)?;
         Ok(CommitOrder::AfterContents)
     }
 
     /// Syncs the data store, and lets the last commit carry what has no space there.
-    fn sync_contents(&self, committer: &mut Committer) -> Result<()> {
+    pub(super) fn sync(&self, committer: &mut Committer) -> Result<()> {
         let synced = self.data.sync_needed(&committer.freed())?;
         if synced.has_given_up || !synced.unwritten.is_empty() {
             committer.merge_waiting(self.max_journal_data_blocks);
@@ -57,7 +70,7 @@ impl Log {
         if synced.has_given_up {
             committer.note_given_up();
         }
-        let journal_data_bytes = self.journal_unwritten(committer, &synced.unwritten)?;
+        let journal_data_bytes = self.carry_unwritten(committer, &synced.unwritten)?;
         committer.waiting.iter_mut().for_each(|commit| commit.unsynced = Unsynced::None);
         let learnt = committer.journal_data.settle_except(&synced.unwritten, journal_data_bytes);
         // The commit has what it goes on without, so writers may try that again.
@@ -68,7 +81,7 @@ impl Log {
 
     /// Lets the waiting commits, which are one, carry the contents that have no space. Returns
     /// their bytes. Fails if they are too many for the journal.
-    fn journal_unwritten(&self, committer: &mut Committer, pbns: &[Pbn]) -> Result<u64> {
+    fn carry_unwritten(&self, committer: &mut Committer, pbns: &[Pbn]) -> Result<u64> {
         if pbns.is_empty() {
             return Ok(0);
         }
@@ -77,12 +90,12 @@ impl Log {
         let unbuilt = waiting.iter_mut().find(|commit| !commit.is_built);
         assert!(unbuilt.is_some(), "a commit waits for contents");
         let Some(commit) = unbuilt else { return Err(full) };
-        let sizes = self.journal_data_sizes(commit.buffer.len(), pbns.len());
+        let sizes = self.sizes_of(commit.buffer.len(), pbns.len());
         // The sync has covered what earlier commits carry.
         if sizes.content_bytes > MAX_JOURNAL_DATA_BYTES
             || sizes.content_bytes > journal.ring_bytes() / JOURNAL_PER_DATA
             || !journal.has_room(sizes.ring_bytes as usize)
-            || !self.append_contents(commit, pbns, &sizes)
+            || !self.append(commit, pbns, &sizes)
         {
             return Err(full);
         }
@@ -90,9 +103,9 @@ impl Log {
     }
 
     /// Returns the most that a commit of this length takes if it carries this many contents.
-    fn journal_data_sizes(&self, commit_bytes: usize, contents: usize) -> JournalDataSizes {
+    fn sizes_of(&self, commit_bytes: usize, contents: usize) -> JournalDataSizes {
         // Forms of compressed contents are shorter.
-        let content_bytes = contents * self.superblock.block_bytes as usize;
+        let content_bytes = contents * self.block_bytes;
         let head_bytes = contents * Change::JOURNAL_DATA_HEAD_BYTES;
         let ring_bytes = (commit_bytes + content_bytes + head_bytes).next_multiple_of(PAGE_BYTES);
         JournalDataSizes { content_bytes: content_bytes as u64, ring_bytes: ring_bytes as u64 }
@@ -100,12 +113,7 @@ impl Log {
 
     /// Appends contents to a commit. Returns `false`, and leaves it as it was, if one of them is
     /// not in memory.
-    fn append_contents(
-        &self,
-        commit: &mut ClosedCommit,
-        pbns: &[Pbn],
-        sizes: &JournalDataSizes,
-    ) -> bool {
+    fn append(&self, commit: &mut ClosedCommit, pbns: &[Pbn], sizes: &JournalDataSizes) -> bool {
         let buffer = &mut commit.buffer;
         let end = buffer.len();
         buffer.reserve(sizes.ring_bytes as usize);
@@ -127,7 +135,7 @@ impl Log {
     }
 
     /// Lets the waiting commits carry their contents. Returns `false` if they must not.
-    fn journal_contents(&self, committer: &mut Committer) -> bool {
+    fn carry(&self, committer: &mut Committer) -> bool {
         let Committer { waiting, journal_data, journal, .. } = committer;
         // Contents without space are tried again, with everything that has come since.
         if journal_data.held_back.len() > MAX_HELD_BACK || self.data.has_unwritten() {
@@ -143,11 +151,11 @@ impl Log {
                 Unsynced::Few(pbns) => pbns,
             };
             assert!(!commit.is_built, "a commit on its way to the journal needs its contents");
-            let sizes = self.journal_data_sizes(commit.buffer.len(), pbns.len());
+            let sizes = self.sizes_of(commit.buffer.len(), pbns.len());
             if !journal_data.has_room(sizes.content_bytes)
                 || sizes.ring_bytes > journal.ring_bytes() / JOURNAL_PER_DATA
                 || !journal.has_room(sizes.ring_bytes as usize)
-                || !self.append_contents(commit, &pbns, &sizes)
+                || !self.append(commit, &pbns, &sizes)
             {
                 commit.unsynced = Unsynced::Few(pbns);
                 return false;
@@ -157,61 +165,54 @@ impl Log {
         true
     }
 
-    /// Syncs the data store after [`JournalData::begin_sync`]. The committer is locked only if the
-    /// caller holds it, so that other commits may carry more meanwhile. One thread at a time calls
-    /// it: the holder of the checkpointer's lock.
-    pub(in crate::engine::log) fn finish_sync(
+    /// Returns whether the first of the waiting commits may be written beside its contents.
+    fn may_write_beside(&self, committer: &Committer) -> bool {
+        let Some(first) = committer.waiting.front() else { return false };
+        let payload = first.buffer.len() + freed_bytes(first.effects.freed.len());
+        let bytes = payload.next_multiple_of(PAGE_BYTES);
+        self.writes_beside
+            && first.may_be_beside()
+            && committer.journal.has_room(bytes)
+            // Contents without space become journal data.
+            && !self.data.has_unwritten()
+    }
+
+    /// Waits for contents that were written beside the first of the waiting commits. Returns
+    /// `false` if some have no space: the commit, whose payload ends at `end`, is then as it was
+    /// before it was built.
+    pub(super) fn finish_beside(
         &self,
-        held: Option<&mut Committer>,
-    ) -> Result<Settled> {
-        // The root contains the commits that wait while the caller holds the committer, so nothing
-        // needs what they free.
-        let freed = held.as_ref().map(|committer| committer.freed()).unwrap_or_default();
-        let synced = self.data.sync_needed(&freed).map(|synced| synced.unwritten.is_empty());
-        let mut locked;
-        let committer = match held {
-            Some(committer) => committer,
-            None => {
-                locked = self.committer.lock();
-                &mut *locked
-            }
-        };
-        let settled = match synced {
-            Ok(_) if committer.has_given_up() => Ok(Settled::GivenUp),
-            Ok(true) => Ok(Settled::All),
-            Ok(false) => Ok(Settled::WithoutSpace),
-            Err(error) => Err(error),
-        };
-        match &settled {
-            Ok(Settled::All) => self.data.note_identified(&committer.journal_data.end_sync()),
-            _ => committer.journal_data.fail_sync(),
+        committer: &mut Committer,
+        begun: Option<WriteOut>,
+        end: usize,
+    ) -> Result<bool> {
+        // The commit is complete with all contents, also with those of blocks that it frees.
+        let synced = self.data.sync_begun(begun, &HashSet::new())?;
+        if synced.unwritten.is_empty() {
+            drop(synced);
+            committer.waiting.iter_mut().for_each(|commit| commit.unsynced = Unsynced::None);
+            let learnt = committer.journal_data.settle();
+            self.data.note_identified(&learnt);
+            return Ok(true);
         }
-        settled
+        let Committer { waiting, journal, .. } = committer;
+        let written = waiting.front_mut().filter(|commit| commit.is_built);
+        assert!(written.is_some(), "the commit that was written waits");
+        written.into_iter().for_each(|commit| {
+            assert!(end <= commit.buffer.len(), "its payload is in it");
+            journal.take_back(commit.buffer.len());
+            commit.buffer.truncate(end);
+            commit.is_built = false;
+        });
+        Ok(false)
     }
+}
 
-    /// Writes a commit that carries the contents without space, also if it has no changes.
-    pub(in crate::engine::log) fn commit_unwritten(&self) -> Result<()> {
-        let mut committer = self.committer.lock();
-        self.close_even_empty(&mut committer)?;
-        self.sync_contents(&mut committer)?;
-        match self.write_waiting(&mut committer)? {
-            Written::All => Ok(()),
-            Written::NoRoom => Err(VolumeError::NoSpace { disk: DiskRole::Data }),
-        }
-    }
-
-    /// Syncs the data store if the veto waits for that.
-    pub(crate) fn tell_free_veto(&self) -> Result<()> {
-        if !self.data.has_free_veto() {
-            return Ok(());
-        }
-        let _alone = self.checkpointer.lock();
-        let mut committer = self.committer.lock();
-        if committer.journal_data.held_back.is_empty() {
-            return Ok(());
-        }
-        committer.journal_data.begin_sync();
-        drop(committer);
-        self.finish_sync(None).map(drop)
+impl ClosedCommit {
+    /// Returns whether the contents of the commit may be written at the same time.
+    fn may_be_beside(&self) -> bool {
+        // A replay cannot look for a content that no change names.
+        let is_short = self.buffer.len() <= MAX_BESIDE_BYTES;
+        is_short && !self.unsynced.is_none() && !self.heals && !self.is_built
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::VolumeShared;
 use crate::engine::data::{Rule, Window};
-use crate::engine::layout::references::{Reference, References};
+use crate::engine::mover::references::{Reference, References};
 use gemelo_format::Lbn;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The choice of the first blocks of a window that are worth emptying, and of the first contents
 //! that fill a room.
 
-use crate::engine::layout::chunk::MAX_CHANGES;
+use crate::engine::mover::chunk::MAX_CHANGES;
 use gemelo_store::PackedCount;
 
 /// The cost of moving a content.

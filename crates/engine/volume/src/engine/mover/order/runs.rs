@@ -1,81 +1,73 @@
-//! Room for blocks in a row: finds runs of free PBNs, and leaves the last free space alone.
+//! Free PBNs in a row for what is moved together. The last free space is left alone.
 
-use super::Mover;
-use crate::engine::data::{DataPath, RunSearch, Taken};
+use crate::engine::data::{DataPath, RunSearch, StoredContents, TakenPbns};
+use crate::engine::mover::Mover;
 use crate::error::Result;
-use gemelo_format::{Compression, Pbn};
+use gemelo_format::Compression;
 
 /// The part of the data store that stays free for writes: a sixteenth.
 const KEPT_PART: u64 = 16;
 
 /// The place of the search for runs of free PBNs.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct FreeRuns {
     /// The PBN at which the next search begins, so that what is moved together lies together.
     next: u64,
     /// `true` if no run was found that takes a whole chunk, so that only short ones are looked for.
     only_short: bool,
 }
 
-/// PBNs that were allocated to a chunk.
-pub(super) struct Places<'e> {
-    pub(super) pbns: Vec<Pbn>,
-    pub(super) taken: Vec<Taken<'e>>,
-}
-
-impl Room {
+impl FreeRuns {
     /// Looks for long runs again, because blocks may have been freed meanwhile.
     pub(super) const fn forget(&mut self) {
         self.only_short = false;
     }
 
-    /// Takes PBNs for contents in one run if there is one, or else in runs of at least `least`
-    /// PBNs. Where contents share blocks, the store lays them side by side.
-    pub(super) fn take<'e>(
+    /// Stores contents in one run if there is one, or else in runs of at least `least` PBNs. Where
+    /// contents share blocks, the store lays them side by side.
+    pub(super) fn store<'e>(
         &mut self,
         mover: &'e Mover,
         (contents, compression): (&[&[u8]], Compression),
         least: usize,
-    ) -> Result<Option<Places<'e>>> {
+    ) -> Result<Option<StoredContents<'e>>> {
         let data_blocks = mover.log.read().backend().totals().data_blocks;
-        let kept = data_blocks / KEPT_PART;
-        if !mover.data.is_packed() {
-            return Ok(self.take_runs(mover, (contents.len(), least), kept));
+        let (data, kept) = (&mover.data, data_blocks / KEPT_PART);
+        if !data.is_packed() {
+            let runs = self.take_runs(data, (contents.len(), least), kept);
+            return Ok(runs.map(|runs| data.store_in_runs(contents, runs)));
         }
-        if mover.data.free_blocks() < kept + contents.len() as u64 {
+        if data.allocator.free_blocks() < kept + contents.len() as u64 {
             return Ok(None);
         }
-        let taken = mover.data.take(contents, compression, &[])?;
-        Ok(taken.map(|(pbns, taken)| Places { pbns, taken: vec![taken] }))
+        data.store_new(contents, compression, (&[], false))
     }
 
     fn take_runs<'e>(
         &mut self,
-        mover: &'e Mover,
+        data: &'e DataPath,
         (count, least): (usize, usize),
         kept: u64,
-    ) -> Option<Places<'e>> {
+    ) -> Option<Vec<TakenPbns<'e>>> {
         let count = u32::try_from(count).ok()?;
         if !self.only_short {
-            if let Some((pbns, taken)) = self.search(&mover.data, (count, count), kept) {
-                return Some(Places { pbns, taken: vec![taken] });
+            if let Some(run) = self.search(data, (count, count), kept) {
+                return Some(vec![run]);
             }
             self.only_short = true;
         }
         let least = u32::try_from(least).ok()?;
-        let mut places = Places { pbns: Vec::new(), taken: Vec::new() };
-        let mut left = count;
+        let (mut runs, mut left): (Vec<TakenPbns<'e>>, _) = (Vec::new(), count);
         while left > 0 {
-            let Some((pbns, taken)) = self.search(&mover.data, (least.min(left), left), kept)
-            else {
-                mover.data.give_back(places.pbns);
+            let Some(run) = self.search(data, (least.min(left), left), kept) else {
+                let taken = runs.into_iter().flat_map(|(pbns, _)| pbns);
+                data.allocator.give_back(taken.collect());
                 return None;
             };
-            left -= pbns.len() as u32;
-            places.pbns.extend(pbns);
-            places.taken.push(taken);
+            left -= run.0.len() as u32;
+            runs.push(run);
         }
-        Some(places)
+        Some(runs)
     }
 
     /// Searches the whole store once, from the place of the last run on. Writers get the lock of
@@ -85,11 +77,11 @@ impl Room {
         data: &'e DataPath,
         lengths: (u32, u32),
         kept: u64,
-    ) -> Option<(Vec<Pbn>, Taken<'e>)> {
+    ) -> Option<TakenPbns<'e>> {
         let began = self.next;
         let mut has_wrapped = false;
         loop {
-            match data.take_run(self.next, lengths, kept) {
+            match data.allocator.take_run(self.next, lengths, kept) {
                 RunSearch::Found(pbns, taken) => {
                     self.next = pbns.last().map_or(0, |pbn| pbn.number() + 1);
                     return Some((pbns, taken));

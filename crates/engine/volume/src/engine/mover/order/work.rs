@@ -1,9 +1,10 @@
 //! The arranger's thread: works while the pool is idle, within its rate.
 
+use super::Arranger;
 use super::marks::Tick;
 use super::walk::{Due, Walk};
 use crate::engine::Engine;
-use crate::engine::layout::Arranger;
+use crate::engine::pace::Allowance;
 use crate::engine::worker::POLL_INTERVAL;
 use crate::error::Result;
 use gemelo_base::background::{Again, Step, StopSignal};
@@ -22,36 +23,6 @@ const LOOK_BYTES: u64 = 32 << 10;
 const REST: Duration = Duration::from_secs(1);
 /// Pause when there was no room.
 const ROOM_REST: Duration = Duration::from_secs(10);
-
-/// Bytes that may be moved at present.
-struct ByteAllowance {
-    bytes_per_s: u64,
-    bytes: i64,
-    at_ns: u64,
-}
-
-impl ByteAllowance {
-    const fn new(bytes_per_s: u64, now_ns: u64) -> Self {
-        Self { bytes_per_s, bytes: 0, at_ns: now_ns }
-    }
-
-    fn earn(&mut self, now_ns: u64) {
-        let elapsed_ns = now_ns.saturating_sub(self.at_ns);
-        let earned = u128::from(self.bytes_per_s) * u128::from(elapsed_ns) / 1_000_000_000;
-        let most = i64::try_from(self.bytes_per_s / SAVED_PART).unwrap_or(i64::MAX);
-        let earned = i64::try_from(earned).unwrap_or(most);
-        self.bytes = self.bytes.saturating_add(earned).min(most);
-        self.at_ns = now_ns;
-    }
-
-    fn spend(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_sub_unsigned(bytes);
-    }
-
-    const fn is_left(&self) -> bool {
-        self.bytes > 0
-    }
-}
 
 /// Tells whether requests leave the pool time.
 struct Idleness {
@@ -76,16 +47,11 @@ impl Idleness {
 
 impl Arranger {
     /// Arranges one chunk, if one is due.
-    fn arrange_step(
-        &self,
-        walk: &mut Walk,
-        due: Due,
-        allowance: &mut ByteAllowance,
-    ) -> Result<Step> {
+    fn arrange_step(&self, walk: &mut Walk, due: Due, allowance: &mut Allowance) -> Result<Step> {
         let Some(report) = self.arrange_next(walk, due)? else {
             return Ok(Step::then_rest(0, REST));
         };
-        let bytes = report.moved_blocks * self.data.block_bytes() as u64;
+        let bytes = report.moved_blocks * self.mover.data.block_bytes() as u64;
         allowance.spend(bytes.max(LOOK_BYTES));
         Ok(match report.is_short_of_room {
             true => Step::then_rest(report.moved_blocks, ROOM_REST),
@@ -100,7 +66,8 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     let tuning = engine.tuning.layout;
     let delay_ns = u64::try_from(tuning.delay.as_nanos()).unwrap_or(u64::MAX);
     let began_ns = engine.clock.now_ns();
-    let mut allowance = ByteAllowance::new(tuning.bytes_per_s, began_ns);
+    let mut allowance =
+        Allowance::empty(tuning.bytes_per_s, tuning.bytes_per_s / SAVED_PART, began_ns);
     let mut idleness = Idleness::new(began_ns);
     let mut walk = Walk::default();
     while !stop.wait_for(POLL_INTERVAL) {
@@ -114,34 +81,14 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
         // A tick is only known to be over when the next one has begun.
         let until = Tick::before(now_ns.saturating_sub(delay_ns));
         let sweeps = now_ns.saturating_sub(began_ns) >= delay_ns;
-        while allowance.is_left() && !engine.catalogue.has_requests() && !stop.is_raised() {
+        while allowance.left() > 0 && !engine.catalogue.has_requests() && !stop.is_raised() {
             let due = Due { until, sweeps };
             let step = || engine.arranger.arrange_step(&mut walk, due, &mut allowance);
             if !matches!(engine.tasks.arranger.turn(step), Some(Step { again: Again::AtOnce, .. }))
             {
-                walk.means.room.forget();
+                walk.means.runs.forget();
                 break;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_more_is_allowed_than_the_rate_and_a_short_burst() {
-        let mut allowance = ByteAllowance::new(1000, 0);
-        assert!(!allowance.is_left());
-        allowance.earn(100_000_000);
-        assert_eq!(allowance.bytes, 100);
-        allowance.earn(60_000_000_000);
-        assert_eq!(allowance.bytes, 200, "a fifth of a second is saved up");
-        allowance.spend(700);
-        allowance.earn(60_500_000_000);
-        assert!(!allowance.is_left());
-        allowance.earn(60_501_000_000);
-        assert_eq!(allowance.bytes, 1);
     }
 }

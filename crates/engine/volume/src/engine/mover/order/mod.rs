@@ -1,20 +1,36 @@
-//! Brings the blocks of a chunk together.
+//! The policy of order: brings blocks together again that are neighbours in a volume and lie
+//! scattered in the store.
+//!
+//! A write never overwrites a block in place, so random overwrites scatter a volume, and a
+//! sequential read of it becomes a read for each block. The arranger looks at stretches that were
+//! written and then left alone for a while ([`marks`]). Where runs are short, it reads the blocks
+//! of a chunk and moves them to free PBNs in a row ([`runs`]).
+//!
+//! Suspect blocks and blocks that the finder has not examined stay where they are. A block with
+//! several references moves with all of them by the command alone, which walks over all maps.
 
+mod marks;
+mod runs;
+mod sample;
+mod walk;
+mod work;
+
+pub(super) use marks::Stretch;
+pub(crate) use marks::{Marks, Ticker};
+pub use sample::VolumeLayout;
+pub(crate) use sample::layout_of;
+pub(in crate::engine) use work::work;
+
+use super::Mover;
 use super::chunk::Chunk;
-use super::marks::Stretch;
-use super::moves::MoveState;
+use super::moves::{Content, MoveState};
 use super::references::References;
-use super::room::Room;
 use crate::counters::{PoolCounters, add};
-use crate::engine::catalogue::Catalogue;
+use crate::engine::VolumeShared;
 use crate::engine::checked::Reader;
-use crate::engine::data::DataPath;
-use crate::engine::health::Health;
-use crate::engine::layout::{Mover, Ticker};
-use crate::engine::log::Log;
 use crate::engine::parts::Common;
-use crate::engine::{VolumeShared, Wanted};
-use crate::error::{Result, VolumeError};
+use crate::error::Result;
+use runs::FreeRuns;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -51,22 +67,18 @@ impl ArrangeReport {
 
 /// The outcome of a chunk.
 #[derive(Default)]
-pub(super) struct Arranged {
-    pub(super) report: ArrangeReport,
+struct Arranged {
+    report: ArrangeReport,
     /// `true` if the chunk has to be looked at again later.
-    pub(super) is_left: bool,
+    is_left: bool,
 }
 
 /// The arranger of an open pool; see [`super`].
 pub(crate) struct Arranger {
-    pub(super) mover: Arc<Mover>,
-    pub(super) reader: Arc<Reader>,
-    pub(super) data: Arc<DataPath>,
-    pub(super) log: Arc<Log>,
-    pub(super) catalogue: Arc<Catalogue>,
-    pub(super) health: Arc<Health>,
-    pub(super) counters: Arc<PoolCounters>,
-    pub(super) ticker: Arc<Ticker>,
+    mover: Arc<Mover>,
+    reader: Arc<Reader>,
+    counters: Arc<PoolCounters>,
+    ticker: Arc<Ticker>,
 }
 
 impl Arranger {
@@ -79,10 +91,6 @@ impl Arranger {
         Self {
             mover: Arc::clone(mover),
             reader: Arc::clone(reader),
-            data: Arc::clone(&common.data),
-            log: Arc::clone(&common.log),
-            catalogue: Arc::clone(&common.catalogue),
-            health: Arc::clone(&common.health),
             counters: Arc::clone(&common.counters),
             ticker: Arc::clone(ticker),
         }
@@ -91,7 +99,7 @@ impl Arranger {
     /// Brings the blocks of a chunk together, if they are scattered. Blocks with many references
     /// are done in parts, so that a commit has few changes. The caller has entered the volume's
     /// gate.
-    pub(super) fn arrange_chunk(
+    fn arrange_chunk(
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
@@ -113,10 +121,7 @@ impl Arranger {
         stretch: Stretch,
         (means, arranged): (&mut Means, &mut Arranged),
     ) -> Result<u64> {
-        self.health.check_writable()?;
-        self.log.bound_open_commit()?;
-        // The pin keeps all blocks that are looked up here from being reused before the end.
-        let _pin = self.data.pin();
+        let _pin = self.mover.begin()?;
         let chunk = self.mover.chunk(volume, stretch, &means.references)?;
         let stretch = chunk.stretch;
         let runs = chunk.runs();
@@ -130,8 +135,7 @@ impl Arranger {
             is_left: chunk.unexamined > 0,
         };
         if chunk.is_worth(self.mover.run_blocks()) {
-            self.log.reserve_slots()?;
-            self.move_blocks(volume, stretch, &chunk, (means, &mut part))?;
+            self.move_blocks(volume, &chunk, (&mut means.runs, &mut part))?;
             let report = &mut part.report;
             if report.moved_blocks > 0 {
                 report.runs_after = self.mover.chunk(volume, stretch, &means.references)?.runs();
@@ -147,30 +151,27 @@ impl Arranger {
     fn move_blocks(
         &self,
         volume: &VolumeShared,
-        stretch: Stretch,
-        chunk: &Chunk,
-        (means, arranged): (&mut Means, &mut Arranged),
+        chunk: &Chunk<'_>,
+        (runs, arranged): (&mut FreeRuns, &mut Arranged),
     ) -> Result<()> {
-        let block_bytes = self.data.block_bytes();
+        let block_bytes = self.mover.data.block_bytes();
         let movable = chunk.movable();
+        let wanted: Vec<_> = movable.iter().map(Content::wanted).collect();
         let mut contents = vec![0; movable.len() * block_bytes];
         let read =
-            self.reader.read_blocks(volume.id(), &movable, contents.chunks_exact_mut(block_bytes));
-        let blocks = movable.iter().zip(contents.chunks_exact(block_bytes)).zip(&read);
+            self.reader.read_blocks(volume.id(), &wanted, contents.chunks_exact_mut(block_bytes));
+        let blocks = movable.iter().copied().zip(contents.chunks_exact(block_bytes)).zip(&read);
         let good = blocks.filter(|(_, read)| read.is_ok()).map(|(block, _)| block);
-        let (good, contents): (Vec<Wanted>, Vec<&[u8]>) = good.unzip();
-        let Means { room, references } = means;
-        let (compression, least) = (volume.compression(), self.mover.run_blocks() as usize);
-        let take = || room.take(&self.mover, (&contents, compression), least);
-        let moves =
-            self.mover.move_contents(volume, (stretch, &good), &contents, references, take)?;
-        let Some(moves) = moves else {
+        let (good, contents): (Vec<Content<'_>>, Vec<&[u8]>) = good.unzip();
+        let least = self.mover.run_blocks() as usize;
+        let store = || runs.store(&self.mover, (&contents, volume.compression()), least);
+        let Some(states) = self.mover.move_of(volume, &good, store)? else {
             arranged.report.is_short_of_room = true;
             arranged.is_left = true;
             return Ok(());
         };
-        arranged.is_left |= moves.iter().any(|one| one.state == MoveState::Failed);
-        let moved = moves.iter().filter(|one| one.state == MoveState::Made).count() as u64;
+        arranged.is_left |= states.contains(&MoveState::Failed);
+        let moved = states.iter().filter(|state| **state == MoveState::Made).count() as u64;
         arranged.report.moved_blocks = moved;
         arranged.report.overtaken_blocks = movable.len() as u64 - moved;
         Ok(())
@@ -179,13 +180,8 @@ impl Arranger {
 
 /// The means by which chunks are arranged one after another.
 #[derive(Debug, Default)]
-pub(super) struct Means {
-    pub(super) room: Room,
+struct Means {
+    runs: FreeRuns,
     /// The references of shared blocks, if they are to be moved.
-    pub(super) references: References,
-}
-
-/// Returns whether an error means that there is no space, which may change.
-pub(super) const fn is_full(error: &VolumeError) -> bool {
-    matches!(error, VolumeError::NoSpace { .. })
+    references: References,
 }

@@ -1,29 +1,24 @@
-//! Stores contents again in the form in which their volume compresses at present.
+//! The policy of form: stores contents again in the form in which their volume compresses at
+//! present.
 //!
 //! A volume's compression may be changed while it has contents. The command goes through all maps
 //! and reads the stored forms. A content whose form would be another one is compressed anew and
-//! moved, by the same change as a move of the arranger, so the same holds for races and crashes. A
-//! content with several references moves with all of them, where the first of them is, so the
-//! compression of that volume applies. What was moved needs nothing more, so a run that was stopped
-//! is continued by the next one.
+//! moved. A content with several references moves with all of them, where the first of them is, so
+//! the compression of that volume applies. What was moved needs nothing more, so a run that was
+//! stopped is continued by the next one.
 
-use super::arrange::is_full;
+use super::Mover;
 use super::chunk::Chunk;
-use super::marks::Stretch;
-use super::moves::MoveState;
+use super::moves::{Content, MoveState};
+use super::order::Stretch;
 use super::references::References;
-use super::room::Places;
-use crate::engine::catalogue::Catalogue;
-use crate::engine::data::DataPath;
-use crate::engine::health::Health;
-use crate::engine::layout::Mover;
-use crate::engine::log::Log;
-use crate::engine::parts::Common;
-use crate::engine::{VolumeShared, Wanted};
+use crate::engine::VolumeShared;
+use crate::engine::data::{FormRoom, GoodForm};
 use crate::error::Result;
-use gemelo_format::{Compression, Lbn, Pbn, PoolSeed, SLOT_HEAD_BYTES};
+use gemelo_format::{Compression, SLOT_HEAD_BYTES};
 use gemelo_store::Compressed;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A form by the same algorithm is worth writing if it saves this part of a block: another level
@@ -65,32 +60,21 @@ impl RecompressReport {
 }
 
 /// A content, the bytes that it takes, and those that it would take.
-struct Again {
-    from: Wanted,
-    content: Vec<u8>,
-    bytes: (u64, u64),
+struct Again<'r> {
+    content: Content<'r>,
+    bytes: Vec<u8>,
+    /// Stored before and after.
+    stored: (u64, u64),
 }
 
 /// Writes contents in another compression.
 pub(crate) struct Recompressor {
     mover: Arc<Mover>,
-    data: Arc<DataPath>,
-    log: Arc<Log>,
-    catalogue: Arc<Catalogue>,
-    health: Arc<Health>,
-    seed: PoolSeed,
 }
 
 impl Recompressor {
-    pub(in crate::engine) fn new(common: &Common, mover: &Arc<Mover>) -> Self {
-        Self {
-            mover: Arc::clone(mover),
-            data: Arc::clone(&common.data),
-            log: Arc::clone(&common.log),
-            catalogue: Arc::clone(&common.catalogue),
-            health: Arc::clone(&common.health),
-            seed: common.seed,
-        }
+    pub(in crate::engine) const fn new(mover: Arc<Mover>) -> Self {
+        Self { mover }
     }
 
     /// Compresses the contents of all volumes again that have another form than their volumes ask
@@ -99,54 +83,33 @@ impl Recompressor {
         &self,
         mut each: impl FnMut(&RecompressReport) -> Result<()>,
     ) -> Result<RecompressReport> {
-        self.data.check_compresses()?;
+        self.mover.data.check_compresses()?;
         let mut total = RecompressReport::default();
         let references =
             self.mover.shared_references(&mut || each(&RecompressReport::default()))?;
-        for volume in self.catalogue.all().into_values() {
-            self.recompress_volume(&volume, &references, &mut |report| {
-                total.add(*report);
-                each(report)
+        for volume in self.mover.catalogue.all().into_values() {
+            let asks = Cell::new(self.mover.data.has_free_veto());
+            let mut step = |left: Stretch| {
+                let end = left.end.min(left.first + self.mover.chunk_blocks());
+                let stretch = Stretch { end, ..left };
+                let rule = (&references, asks.get());
+                let part = self.recompress_with_room(&volume, stretch, rule)?;
+                assert!(part.is_none_or(|(_, done)| done > left.first), "each step goes on");
+                let next = part.map_or(left.first, |(_, done)| done);
+                Ok((part.map(|(report, _)| report), next))
+            };
+            self.mover.each_chunk(&volume, &mut step, &mut |report| {
+                asks.set(report.is_some() && self.mover.data.has_free_veto());
+                let Some(report) = report else {
+                    // What has not come back then stays as it is.
+                    self.mover.data.await_coming_back();
+                    return Ok(());
+                };
+                total.add(report);
+                each(&report)
             })?;
         }
         Ok(total)
-    }
-
-    fn recompress_volume(
-        &self,
-        volume: &VolumeShared,
-        references: &References,
-        each: &mut dyn FnMut(&RecompressReport) -> Result<()>,
-    ) -> Result<()> {
-        let (mut next, mut asks) = (Lbn(0), self.data.has_free_veto());
-        loop {
-            let step = {
-                let removed = volume.enter();
-                let end = Lbn(volume.blocks());
-                // A clone would keep the old places.
-                if *removed || volume.is_in_change() {
-                    return Ok(());
-                }
-                let mapped = self.log.next_mapped(volume.id(), next, end)?;
-                let Some(first) = mapped else { return Ok(()) };
-                let end = end.0.min(first.0 + self.mover.chunk_blocks());
-                let stretch = Stretch { first: first.0, end };
-                let step = self.recompress_with_room(volume, stretch, (references, asks))?;
-                assert!(step.is_none_or(|(_, done)| done > first.0), "each step goes on");
-                step
-            };
-            match step {
-                Some((report, done)) => {
-                    (next, asks) = (Lbn(done), self.data.has_free_veto());
-                    each(&report)?;
-                }
-                // What has not come back then stays as it is.
-                None => {
-                    asks = false;
-                    self.data.await_coming_back();
-                }
-            }
-        }
     }
 
     /// Compresses the first contents of a stretch again. Without room it makes the moves so far
@@ -167,14 +130,10 @@ impl Recompressor {
             if !part.0.is_short_of_room || has_flushed && blocks == 1 {
                 return Ok(Some(part));
             }
-            if !has_flushed {
-                match self.log.flush() {
-                    Err(error) if is_full(&error) => return Ok(Some(part)),
-                    other => other?,
-                }
-                self.data.await_retired();
-                has_flushed = true;
+            if !has_flushed && !self.mover.free_old_places()? {
+                return Ok(Some(part));
             }
+            has_flushed = true;
             stretch.end = stretch.first + (blocks / 2).max(1);
         }
     }
@@ -185,10 +144,7 @@ impl Recompressor {
         stretch: Stretch,
         (references, asks): (&References, bool),
     ) -> Result<Option<(RecompressReport, u64)>> {
-        self.health.check_writable()?;
-        self.log.bound_open_commit()?;
-        // The pin keeps all blocks that are looked up here from being reused before the end.
-        let _pin = self.data.pin();
+        let _pin = self.mover.begin()?;
         let chunk = self.mover.whole_chunk(volume, stretch, (references, asks))?;
         let mut report = RecompressReport {
             examined_blocks: chunk.blocks.len() as u64,
@@ -196,27 +152,21 @@ impl Recompressor {
             ..RecompressReport::default()
         };
         let (again, compressed) = self.other_forms(&chunk, volume.compression(), &mut report);
-        let pbns: Vec<Pbn> = again.iter().map(|one| one.from.pbn).collect();
-        if asks && self.data.want_back(&pbns) {
+        let contents: Vec<Content<'_>> = again.iter().map(|one| one.content).collect();
+        let pbns: Vec<_> = contents.iter().map(Content::pbn).collect();
+        if asks && self.mover.data.want_back(&pbns) {
             return Ok(None);
         }
         if !again.is_empty() {
-            self.log.reserve_slots()?;
-            let blocks: Vec<Wanted> = again.iter().map(|one| one.from).collect();
-            let contents: Vec<&[u8]> = again.iter().map(|one| &*one.content).collect();
-            let take = || {
-                let taken = self.data.take_for_forms(&compressed)?;
-                Ok(taken.map(|(pbns, taken)| Places { pbns, taken: vec![taken] }))
-            };
-            let at = (chunk.stretch, &*blocks);
-            let moves = self.mover.move_contents(volume, at, &contents, references, take)?;
-            report.is_short_of_room = moves.is_none();
-            let moves = moves.unwrap_or_default();
-            let pairs = moves.iter().zip(&again);
-            for (_, one) in pairs.filter(|(one, _)| one.state == MoveState::Made) {
+            let bytes: Vec<&[u8]> = again.iter().map(|one| &*one.bytes).collect();
+            let store = || self.mover.data.store_forms(&bytes, &compressed, FormRoom::Any);
+            let states = self.mover.move_of(volume, &contents, store)?;
+            report.is_short_of_room = states.is_none();
+            let pairs = states.iter().flatten().zip(&again);
+            for (_, one) in pairs.filter(|(state, _)| **state == MoveState::Made) {
                 report.moved_blocks += 1;
-                report.bytes_before += one.bytes.0;
-                report.bytes_after += one.bytes.1;
+                report.bytes_before += one.stored.0;
+                report.bytes_after += one.stored.1;
             }
             report.left_blocks += again.len() as u64 - report.moved_blocks;
         }
@@ -224,40 +174,35 @@ impl Recompressor {
     }
 
     /// The contents of a chunk that need another form, and these forms.
-    fn other_forms(
+    fn other_forms<'r>(
         &self,
-        chunk: &Chunk,
+        chunk: &Chunk<'r>,
         compression: Compression,
         report: &mut RecompressReport,
-    ) -> (Vec<Again>, Compressed) {
+    ) -> (Vec<Again<'r>>, Compressed) {
+        let data = &self.mover.data;
         let movable = chunk.movable();
-        let pbns: Vec<_> = movable.iter().map(|wanted| wanted.pbn).collect();
-        let forms = self.data.read_forms(&pbns);
-        assert_eq!(forms.len(), movable.len(), "each content is read");
-        let good = |(from, form): (&Wanted, Option<Vec<u8>>)| {
-            let form = form?;
-            let content = self.data.content_of_form(from.pbn, &form)?;
-            (self.seed.of_content(&content) == from.checksum).then_some((*from, form, content))
-        };
-        let good: Vec<_> = movable.iter().zip(forms).filter_map(good).collect();
+        let wanted: Vec<_> = movable.iter().map(|one| (one.pbn(), one.checksum)).collect();
+        let forms = movable.iter().zip(data.read_good_forms(&wanted));
+        let good: Vec<(&Content<'r>, GoodForm)> =
+            forms.filter_map(|(content, form)| Some((content, form?))).collect();
         report.left_blocks += (movable.len() - good.len()) as u64;
-        let old = Compressed::of_forms(good.iter().map(|(from, form, _)| (from.pbn, &**form)));
+        let old = Compressed::of_forms(good.iter().map(|(one, good)| (one.pbn(), &*good.form)));
         let Some(old) = old else { return (Vec::new(), Compressed::default()) };
-        let contents: Vec<&[u8]> = good.iter().map(|(_, _, content)| &**content).collect();
-        let mut new = self.data.compress(&contents, compression);
-        let block_bytes = self.data.block_bytes();
+        let contents: Vec<&[u8]> = good.iter().map(|(_, good)| &*good.content).collect();
+        let mut new = data.compress(&contents, compression);
+        let block_bytes = data.block_bytes();
         let change = |(old, new): (Form<'_>, Form<'_>)| {
-            let bytes = (bytes_of(old, block_bytes), bytes_of(new, block_bytes));
-            needs_change(compression, (old, new), block_bytes).then_some(bytes)
+            let stored = (bytes_of(old, block_bytes), bytes_of(new, block_bytes));
+            needs_change(compression, (old, new), block_bytes).then_some(stored)
         };
         let changes: Vec<Option<(u64, u64)>> = old.parts().zip(new.parts()).map(change).collect();
         assert_eq!(changes.len(), good.len(), "each content has an old and a new form");
         new.retain(|number| changes.get(number).is_some_and(Option::is_some));
-        let again = good
-            .into_iter()
-            .zip(changes)
-            .filter_map(|((from, _, content), bytes)| Some(Again { from, content, bytes: bytes? }));
-        (again.collect(), new)
+        let again = |((content, good), stored): ((&Content<'r>, GoodForm), Option<_>)| {
+            Some(Again { content: *content, bytes: good.content, stored: stored? })
+        };
+        (good.into_iter().zip(changes).filter_map(again).collect(), new)
     }
 }
 

@@ -9,8 +9,8 @@ use super::best::filling_part;
 use super::empty::Emptied;
 use super::pass::{Finding, Sliding, Stage, Step};
 use crate::engine::data::Window;
-use crate::engine::layout::SpaceCleaner;
-use crate::engine::layout::references::References;
+use crate::engine::mover::SpaceCleaner;
+use crate::engine::mover::references::References;
 use crate::error::Result;
 
 /// Blocks that are looked at for the contents of one block of the cleaner.
@@ -31,10 +31,10 @@ impl Sliding {
 impl SpaceCleaner {
     /// Begins with the search for the references of all contents.
     pub(super) fn begin_sliding(&self) -> Stage {
-        self.data.begin_cleaning();
-        let (_, blocks) = self.data.free_of_all();
+        self.data().allocator.begin_cleaning();
+        let (_, blocks) = self.data().allocator.free_of_all();
         let whole = Window { first: 1, end: blocks as u32, used: 0, contents: 0 };
-        Stage::Finding(Finding::new(self.catalogue.all(), vec![whole], true))
+        Stage::Finding(Finding::new(self.mover.catalogue.all(), vec![whole], true))
     }
 
     /// Moves the next contents.
@@ -43,12 +43,12 @@ impl SpaceCleaner {
         if first >= end || sliding.gain + MAX_LOSS <= sliding.most {
             return Ok((None, Step::Saved(0)));
         }
-        let (_, goal) = self.data.reserved_runs();
+        let (_, goal) = self.data().allocator.reserved_runs();
         let looked_at = LOOKED_AT.saturating_mul(goal as u32);
         let window_end = end.min(first.saturating_add(looked_at));
         let window = Window { first, end: window_end, used: 0, contents: 0 };
         let (mut next, mut gained) = (window_end, 0);
-        let (block_bytes, is_short) = (self.data.block_bytes(), sliding.is_short);
+        let (block_bytes, is_short) = (self.data().block_bytes(), sliding.is_short);
         let references = &sliding.references;
         let emptied = self.empty_part(window, references, &mut |blocks, costs, (runs, goal)| {
             if runs.iter().sum::<u64>() < goal && !is_short {

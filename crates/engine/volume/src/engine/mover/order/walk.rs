@@ -1,10 +1,9 @@
 //! The order in which stretches are arranged: in the background by their marks, and by a command
 //! all of them.
 
-use super::arrange::{ArrangeReport, Means, is_full};
 use super::marks::{Marks, Stretch, Tick};
+use super::{ArrangeReport, Arranger, Means};
 use crate::engine::VolumeShared;
-use crate::engine::layout::Arranger;
 use crate::error::Result;
 use gemelo_format::{Lbn, VolumeId};
 use std::sync::Arc;
@@ -36,7 +35,7 @@ pub(super) struct Due {
 impl Arranger {
     /// Arranges one chunk of a stretch that is due. Returns `None` if there is none.
     pub(super) fn arrange_next(&self, walk: &mut Walk, due: Due) -> Result<Option<ArrangeReport>> {
-        self.health.check_writable()?;
+        self.mover.health.check_writable()?;
         if walk.current.is_none() {
             walk.current = self.next_stretch(walk.last, due)?;
         }
@@ -80,7 +79,7 @@ impl Arranger {
 
     /// Takes a stretch that is due, of the first volume after `last` that has one.
     fn next_stretch(&self, last: Option<VolumeId>, due: Due) -> Result<Option<Current>> {
-        let mut volumes: Vec<_> = self.catalogue.all().into_values().collect();
+        let mut volumes: Vec<_> = self.mover.catalogue.all().into_values().collect();
         volumes.sort_by_key(|volume| (Some(volume.id()) <= last, volume.id()));
         for volume in volumes {
             let removed = volume.enter();
@@ -104,7 +103,7 @@ impl Arranger {
     fn sweep_on(&self, volume: &VolumeShared, blocks: u64) -> Result<Option<Stretch>> {
         let marks = volume.marks();
         let Some(from) = marks.sweep_from() else { return Ok(None) };
-        let mapped = self.log.next_mapped(volume.id(), from, Lbn(blocks))?;
+        let mapped = self.mover.log.next_mapped(volume.id(), from, Lbn(blocks))?;
         let stretch = mapped.map(|lbn| Marks::stretch_of(blocks, lbn));
         marks.go_on(from, stretch.map(|stretch| Lbn(stretch.end)));
         Ok(stretch)
@@ -118,12 +117,13 @@ impl Arranger {
         let mut total = ArrangeReport::default();
         let references = self.mover.shared_references(&mut || each(&ArrangeReport::default()))?;
         let mut means = Means { references, ..Means::default() };
-        for volume in self.catalogue.all().into_values() {
+        for volume in self.mover.catalogue.all().into_values() {
             volume.marks().end_sweep();
-            means.room.forget();
-            let done = self.arrange_volume(&volume, &mut means, &mut |report| {
-                total.add(*report);
-                each(report)
+            means.runs.forget();
+            let mut step = |left: Stretch| self.arrange_next_of(&volume, left, &mut means);
+            let done = self.mover.each_chunk(&volume, &mut step, &mut |report| {
+                total.add(report);
+                each(&report)
             });
             if done.is_err() || total.is_short_of_room {
                 volume.marks().mark_all();
@@ -133,33 +133,21 @@ impl Arranger {
         Ok(total)
     }
 
-    fn arrange_volume(
+    /// Arranges the chunk of a volume with the first of these LBNs. Returns the LBN after it.
+    fn arrange_next_of(
         &self,
         volume: &VolumeShared,
+        left: Stretch,
         means: &mut Means,
-        each: &mut dyn FnMut(&ArrangeReport) -> Result<()>,
-    ) -> Result<()> {
-        let mut next = Lbn(0);
-        loop {
-            let report = {
-                let removed = volume.enter();
-                let blocks = volume.blocks();
-                if *removed || volume.is_in_change() {
-                    return Ok(());
-                }
-                let mapped = self.log.next_mapped(volume.id(), next, Lbn(blocks))?;
-                let Some(first) = mapped else { return Ok(()) };
-                let first = first.0 / self.mover.chunk_blocks() * self.mover.chunk_blocks();
-                let chunk = self.first_chunk(Stretch { first, end: blocks }, blocks);
-                next = Lbn(chunk.end);
-                // A stretch of several chunks may be written again after its first chunk is done.
-                if Marks::stretch_of(blocks, Lbn(first)).first == first {
-                    volume.marks().clear(blocks, Lbn(first));
-                }
-                self.arrange_with_room(volume, chunk, means)?
-            };
-            each(&report)?;
+    ) -> Result<(ArrangeReport, u64)> {
+        let (chunk_blocks, blocks) = (self.mover.chunk_blocks(), left.end);
+        let first = left.first / chunk_blocks * chunk_blocks;
+        let chunk = self.first_chunk(Stretch { first, ..left }, blocks);
+        // A stretch of several chunks may be written again after its first chunk is done.
+        if Marks::stretch_of(blocks, Lbn(first)).first == first {
+            volume.marks().clear(blocks, Lbn(first));
         }
+        Ok((self.arrange_with_room(volume, chunk, means)?, chunk.end))
     }
 
     /// Arranges a chunk. Without room it makes the moves so far durable, which frees the old
@@ -170,22 +158,13 @@ impl Arranger {
         chunk: Stretch,
         means: &mut Means,
     ) -> Result<ArrangeReport> {
-        let arranged = self.arrange_chunk(volume, chunk, means)?;
-        let again = std::iter::once(Lbn(chunk.first));
-        if !arranged.report.is_short_of_room {
-            if arranged.is_left {
-                volume.marks().mark(volume.blocks(), again, self.ticker.now());
-            }
-            return Ok(arranged.report);
+        let mut arranged = self.arrange_chunk(volume, chunk, means)?;
+        if arranged.report.is_short_of_room && self.mover.free_old_places()? {
+            means.runs.forget();
+            arranged = self.arrange_chunk(volume, chunk, means)?;
         }
-        match self.log.flush() {
-            Err(error) if is_full(&error) => return Ok(arranged.report),
-            other => other?,
-        }
-        self.data.await_retired();
-        means.room.forget();
-        let arranged = self.arrange_chunk(volume, chunk, means)?;
         if arranged.is_left {
+            let again = std::iter::once(Lbn(chunk.first));
             volume.marks().mark(volume.blocks(), again, self.ticker.now());
         }
         Ok(arranged.report)

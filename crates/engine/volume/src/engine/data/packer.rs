@@ -6,23 +6,56 @@
 //! contents alone that no sync has covered. Some blocks behind it are taken as well if they are
 //! free, so that contents can go on there whatever else is written meanwhile.
 
-use super::block_number;
-use super::codec::Compressed;
-use super::image::{BlockImage, Fit, form_into};
-use crate::{ContentWrite, WriteBuffer};
+use super::allocator::Allocator;
 use gemelo_format::{PackedPlace, Pbn, PoolSeed, SPANNING_SLOT, WHOLE_SLOT};
+use gemelo_store::{
+    BlockImage, Compressed, ContentWrite, Fit, WriteBuffer, block_number, form_into,
+};
 use std::io;
 
 /// Blocks that are taken ahead.
 const AHEAD_BLOCKS: u32 = 8;
 
-/// The free blocks of a store.
-pub trait FreeBlocks {
+/// The blocks that a packer takes.
+pub(super) struct PackerRoom<'a> {
+    /// Free blocks of the store; without it the own ones are all.
+    allocator: Option<&'a Allocator>,
+    /// Blocks that were taken for the packer, in runs.
+    own: std::vec::IntoIter<u32>,
+    /// Blocks that it has taken from the store.
+    pub(super) taken: Vec<u32>,
+}
+
+impl<'a> PackerRoom<'a> {
+    /// The free blocks of the store.
+    pub(super) fn of_writers(allocator: &'a Allocator) -> Self {
+        Self { allocator: Some(allocator), own: Vec::new().into_iter(), taken: Vec::new() }
+    }
+
+    /// These blocks of the cleaner alone.
+    pub(super) fn of_cleaner(blocks: Vec<u32>) -> Self {
+        Self { allocator: None, own: blocks.into_iter(), taken: Vec::new() }
+    }
+
     /// Takes a free block; [`None`] if there is none.
-    fn take(&mut self) -> Option<u32>;
+    fn take(&mut self) -> Option<u32> {
+        let Some(allocator) = self.allocator else { return self.own.next() };
+        let block = allocator.lock().take_block()?;
+        self.taken.push(block);
+        Some(block)
+    }
 
     /// Takes this block, if it is free. One that is taken `ahead` is not needed yet.
-    fn take_this(&mut self, block: u32, ahead: bool) -> bool;
+    fn take_this(&mut self, block: u32, ahead: bool) -> bool {
+        let Some(allocator) = self.allocator else {
+            return self.own.as_slice().first() == Some(&block) && self.own.next().is_some();
+        };
+        let was_free = allocator.lock().take_this_block(block, ahead);
+        if was_free {
+            self.taken.push(block);
+        }
+        was_free
+    }
 }
 
 /// The block that is being filled.
@@ -36,7 +69,7 @@ struct Open {
 }
 
 /// Gives new contents their places; see the module.
-pub struct Packer {
+pub(super) struct Packer {
     block_bytes: usize,
     seed: PoolSeed,
     open: Option<Open>,
@@ -45,7 +78,7 @@ pub struct Packer {
 
 /// The reason why contents got no places.
 #[derive(Debug)]
-pub enum NotPlaced {
+pub(super) enum NotPlaced {
     /// Too few blocks are free.
     Full,
     /// A block could not be written.
@@ -57,14 +90,12 @@ type Unplaced<'c> = (usize, (u8, &'c [u8]));
 
 impl Packer {
     /// Makes a packer of blocks of this size.
-    #[must_use]
-    pub const fn new(block_bytes: usize, seed: PoolSeed) -> Self {
+    pub(super) const fn new(block_bytes: usize, seed: PoolSeed) -> Self {
         Self { block_bytes, seed, open: None, form: Vec::new() }
     }
 
     /// The blocks to which contents may still be added.
-    #[must_use]
-    pub fn open_blocks(&self) -> Vec<u32> {
+    pub(super) fn open_blocks(&self) -> Vec<u32> {
         let blocks = |open: &Open| open.block..=open.block + open.ahead;
         self.open.as_ref().map(blocks).into_iter().flatten().collect()
     }
@@ -72,14 +103,11 @@ impl Packer {
     /// Gives each content a place, and writes the compressed ones. Returns the PBNs, in the order
     /// of the contents. The caller writes the contents that fill their blocks. What was placed
     /// before a failure is not needed.
-    ///
-    /// # Errors
-    /// Fails if there are too few free blocks, or if a block cannot be written.
-    pub fn place(
+    pub(super) fn place(
         &mut self,
         compressed: &Compressed,
         buffer: &WriteBuffer,
-        free: &mut dyn FreeBlocks,
+        free: &mut PackerRoom<'_>,
     ) -> Result<Vec<Pbn>, NotPlaced> {
         let mut pbns = Vec::new();
         let mut unplaced: Vec<Unplaced<'_>> = Vec::new();
@@ -109,7 +137,7 @@ impl Packer {
     fn fill<'l, 'c>(
         &mut self,
         contents: &'l [Unplaced<'c>],
-        (buffer, free): (&WriteBuffer, &mut dyn FreeBlocks),
+        (buffer, free): (&WriteBuffer, &mut PackerRoom<'_>),
         pbns: &mut [Option<Pbn>],
     ) -> Result<&'l [Unplaced<'c>], NotPlaced> {
         let mut open = match self.open.take() {
@@ -165,7 +193,7 @@ impl Packer {
     }
 
     /// Opens the block that was taken for the one before.
-    fn after(&self, full: &Open, free: &mut dyn FreeBlocks) -> Option<Open> {
+    fn after(&self, full: &Open, free: &mut PackerRoom<'_>) -> Option<Open> {
         let ahead = full.ahead.checked_sub(1)?;
         Some(self.fresh((full.block + 1, ahead), &[], free))
     }
@@ -175,7 +203,7 @@ impl Packer {
         &self,
         (block, mut ahead): (u32, u32),
         tail: &[u8],
-        free: &mut dyn FreeBlocks,
+        free: &mut PackerRoom<'_>,
     ) -> Open {
         while ahead < AHEAD_BLOCKS && free.take_this(block + 1 + ahead, ahead > 0) {
             ahead += 1;

@@ -6,16 +6,13 @@
 use super::pass::{Choosing, Cleaner, Effort, Finding, Moving, Sliding, Stage, Step};
 use crate::counters::PoolCounters;
 use crate::engine::VolumeShared;
-use crate::engine::catalogue::Catalogue;
 use crate::engine::data::{CONTENT, DataPath, Rule, Window};
-use crate::engine::health::Health;
-use crate::engine::layout::Mover;
-use crate::engine::layout::references::{MAX_OF_BLOCK, MAX_REFERENCES, References};
 use crate::engine::locks::{OrderedMutex, Rank};
-use crate::engine::log::Log;
+use crate::engine::mover::Mover;
+use crate::engine::mover::references::{MAX_OF_BLOCK, MAX_REFERENCES, References, Sought};
 use crate::engine::parts::Common;
 use crate::error::Result;
-use gemelo_format::{Lbn, PackedPlace, Pbn, PoolSeed};
+use gemelo_format::{Lbn, PackedPlace, Pbn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,12 +32,7 @@ const PIECES_SEARCHED: u32 = 256;
 /// The cleaner of an open pool; see [`super`].
 pub(crate) struct SpaceCleaner {
     pub(super) mover: Arc<Mover>,
-    pub(super) data: Arc<DataPath>,
-    pub(super) log: Arc<Log>,
-    pub(super) catalogue: Arc<Catalogue>,
-    pub(super) health: Arc<Health>,
     pub(super) counters: Arc<PoolCounters>,
-    pub(super) seed: PoolSeed,
     pub(in crate::engine) pass: OrderedMutex<Cleaner>,
 }
 
@@ -48,14 +40,13 @@ impl SpaceCleaner {
     pub(in crate::engine) fn new(common: &Common, mover: &Arc<Mover>) -> Self {
         Self {
             mover: Arc::clone(mover),
-            data: Arc::clone(&common.data),
-            log: Arc::clone(&common.log),
-            catalogue: Arc::clone(&common.catalogue),
-            health: Arc::clone(&common.health),
             counters: Arc::clone(&common.counters),
-            seed: common.seed,
             pass: OrderedMutex::new(Rank::Cleaning, &common.health, Cleaner::default()),
         }
+    }
+
+    pub(super) fn data(&self) -> &DataPath {
+        &self.mover.data
     }
 
     /// Makes a step of a pass. `wanted` is the number of blocks that a new pass aims at.
@@ -91,7 +82,7 @@ impl SpaceCleaner {
         if next.is_none() {
             let has_saved = cleaner.saved_bytes > 0;
             let waits = !has_saved && cleaner.has_asked;
-            let (released, _) = self.data.released_and_used();
+            let (released, _) = self.data().allocator.released_and_used();
             cleaner.futile = (!has_saved && !waits).then_some((of, released));
             return Ok(if waits { Step::Waits } else { Step::End(has_saved) });
         }
@@ -101,11 +92,11 @@ impl SpaceCleaner {
 
     /// Returns whether a pass of this effort would move nothing.
     fn is_futile(&self, cleaner: &Cleaner, effort: Effort) -> bool {
-        let (released, used) = self.data.released_and_used();
+        let (released, used) = self.data().allocator.released_and_used();
         let is_same = |(of, at): &(Effort, u64)| {
             *of >= effort && released.saturating_sub(*at) <= used / FREED_PART
         };
-        !self.data.is_packed() || cleaner.futile.as_ref().is_some_and(is_same)
+        !self.data().is_packed() || cleaner.futile.as_ref().is_some_and(is_same)
     }
 
     /// Empties the next window.
@@ -132,8 +123,8 @@ fn rule_of(per_block: u64, cost: u64) -> Rule {
 
 impl SpaceCleaner {
     pub(super) fn begin_choosing(&self, effort: Effort, wanted: u64) -> Choosing {
-        self.data.begin_cleaning();
-        let per_block = self.data.contents_per_block();
+        self.data().allocator.begin_cleaning();
+        let per_block = self.data().contents_per_block();
         let mut rules: Vec<Rule> = COSTS.into_iter().map(|cost| rule_of(per_block, cost)).collect();
         if effort == Effort::Full {
             rules.extend(FULL_COSTS.into_iter().map(|cost| rule_of(per_block, cost)));
@@ -147,10 +138,12 @@ impl SpaceCleaner {
     /// Looks at the next blocks by the present rule. Returns [`None`] if no rule finds any.
     pub(super) fn choose_windows(&self, mut choosing: Choosing) -> Option<Stage> {
         let rule = *choosing.rules.last()?;
-        let (_, used) = self.data.released_and_used();
+        let (_, used) = self.data().allocator.released_and_used();
         let most = (used / CONTENTS_PART).clamp(MIN_CONTENTS, MAX_REFERENCES as u64);
         for _ in 0..PIECES_CHOSEN {
-            let next = self.data.windows(choosing.next, rule, &mut choosing.windows);
+            let allocator = &self.data().allocator;
+            let next = allocator.windows(choosing.next, rule, &mut choosing.windows);
+            choosing.windows.retain(|window| self.has_movable(*window));
             let contents: u64 = choosing.windows.iter().map(|one| one.contents / CONTENT).sum();
             match next.filter(|_| contents < most) {
                 Some(next) => choosing.next = next,
@@ -158,6 +151,15 @@ impl SpaceCleaner {
             }
         }
         Some(Stage::Choosing(choosing))
+    }
+
+    /// Returns whether a content of a window may be moved, at once or when it has come back. Others
+    /// that the veto keeps stay.
+    fn has_movable(&self, window: Window) -> bool {
+        let data = self.data();
+        let may_move = |pbn| !data.is_kept(pbn) || data.may_come_back(pbn);
+        let contents = || data.allocator.contents_of_blocks(window.first..window.end);
+        !data.has_free_veto() || contents().into_iter().any(may_move)
     }
 
     /// Goes on with the windows if they save enough, or with the next rule.
@@ -170,7 +172,7 @@ impl SpaceCleaner {
             }
             choosing.windows.sort_unstable_by_key(|window| window.first);
             return Some(Stage::Finding(Finding::new(
-                self.catalogue.all(),
+                self.mover.catalogue.all(),
                 choosing.windows,
                 false,
             )));
@@ -239,8 +241,10 @@ impl SpaceCleaner {
         }
         let Finding { windows, found, next, .. } = finding;
         let is_looked_at = |pbn| is_in(windows, pbn);
-        let is_wanted = |count| (1..=MAX_OF_BLOCK).contains(&count);
-        self.mover.add_references(volume, *next, (found, &is_looked_at, &is_wanted))
+        let is_wanted =
+            |count, is_in_part: bool| !is_in_part && (1..=MAX_OF_BLOCK).contains(&count);
+        let sought = Sought { is_looked_at: &is_looked_at, is_wanted: &is_wanted };
+        self.mover.add_references((volume, *next), sought, found)
     }
 }
 
