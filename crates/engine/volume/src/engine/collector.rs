@@ -78,6 +78,14 @@ impl Collector {
         Self { bytes_per_s, allowed_bytes: 0, at_ns: now_ns, next: 0 }
     }
 
+    /// Changes the rate. Time in which nothing was allowed is not made up for.
+    pub(super) const fn set_rate(&mut self, bytes_per_s: u64, now_ns: u64) {
+        if self.bytes_per_s == 0 && self.at_ns < now_ns {
+            self.at_ns = now_ns;
+        }
+        self.bytes_per_s = bytes_per_s;
+    }
+
     /// Goes on, as far as the rate allows. Returns the number of blocks that were given back.
     pub(super) fn work(&mut self, engine: &Engine) -> Result<u64> {
         let (now_ns, mut done) = (engine.clock.now_ns(), 0);

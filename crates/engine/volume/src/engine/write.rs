@@ -158,7 +158,7 @@ impl Writer {
         let near = self.near.places(volume, &plan);
         let taken = self.data.take(&plan.fresh_contents(), volume.compression(), &near)?;
         let Some((taken, _taken)) = taken else { return Ok(PassEnd::Full(wanted)) };
-        let ticket = self.ticket_of(mode, &taken);
+        let ticket = self.ticket_of(volume, mode, &taken);
         plan.place(&taken);
         plan.write(self, ticket, failed);
         let changed = self.make_changes(volume, &mut plan);
@@ -187,8 +187,13 @@ impl Writer {
     }
 
     /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
-    fn ticket_of(&self, mode: DedupMode, pbns: &[Pbn]) -> Option<NonZeroU64> {
-        let is_wanted = mode == DedupMode::Offline;
+    fn ticket_of(
+        &self,
+        volume: &VolumeShared,
+        mode: DedupMode,
+        pbns: &[Pbn],
+    ) -> Option<NonZeroU64> {
+        let is_wanted = mode == DedupMode::Offline && volume.remembers_fingerprints();
         is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
     }
 

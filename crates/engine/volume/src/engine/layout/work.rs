@@ -97,7 +97,8 @@ impl Arranger {
 /// The work of the thread.
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     use_spare_time();
-    let tuning = engine.tuning.layout;
+    let mut tuning = engine.tuning.layout;
+    let mut seen = 0;
     let delay_ns = u64::try_from(tuning.delay.as_nanos()).unwrap_or(u64::MAX);
     let began_ns = engine.clock.now_ns();
     let mut allowance = ByteAllowance::new(tuning.bytes_per_s, began_ns);
@@ -105,6 +106,10 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     let mut walk = Walk::default();
     while !stop.wait_for(POLL_INTERVAL) {
         let now_ns = engine.clock.now_ns();
+        if let Some(new) = engine.live.newer_than(&mut seen) {
+            tuning = new.layout;
+            allowance = ByteAllowance::new(tuning.bytes_per_s, now_ns);
+        }
         engine.arranger.ticker.set(Tick::of(now_ns));
         allowance.earn(now_ns);
         let is_idle = idleness.look(engine, now_ns);
