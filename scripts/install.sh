@@ -34,7 +34,7 @@ install_all() {
     "$binary" schema | while read -r name _; do
         "$binary" schema "$name" | install -m 644 /dev/stdin "$schemas/$name.schema.json"
     done
-    for unit in contrib/systemd/gemelo@.*; do
+    for unit in contrib/systemd/gemelo*@.*; do
         sed "s|/usr/local/bin/|$prefix/bin/|" "$unit" |
             install -m 644 /dev/stdin "$units/$(basename "$unit")"
     done

@@ -32,9 +32,10 @@ fn subcommands(words: &[String]) -> (bool, Vec<String>) {
     let names = help
         .out
         .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| line.starts_with(' '))
+        .skip_while(|line| !line.starts_with("Commands"))
+        // The program has them in groups.
+        .take_while(|line| !line.starts_with("Options:"))
+        .filter(|line| line.starts_with(' '))
         // Longer descriptions go on deeper.
         .filter(|line| !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())

@@ -63,6 +63,7 @@ mod scrub;
 mod serve;
 mod serve_clients;
 mod served;
+mod settings;
 mod support;
 mod targets;
 mod tidy;

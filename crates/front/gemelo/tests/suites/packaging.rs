@@ -43,9 +43,9 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 /// The names under "Commands:" of a help text.
 fn commands(words: &[&str]) -> Vec<String> {
     let help = gemelo(&[words, &["--help"]].concat()).out;
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let lines =
-        lines.take_while(|line| line.starts_with(' ')).filter(|line| !line.starts_with("   "));
+    let lines = help.lines().skip_while(|line| !line.starts_with("Commands"));
+    let lines = lines.take_while(|line| !line.starts_with("Options:") && *line != "Arguments:");
+    let lines = lines.filter(|line| line.starts_with(' ') && !line.starts_with("   "));
     let names = lines.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
@@ -78,7 +78,14 @@ fn every_command_has_a_manual_page() {
     assert_eq!(files(&directory), pages);
     for page in &pages {
         let text = fs::read_to_string(directory.join(page)).unwrap();
-        for heading in [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"] {
+        for heading in [
+            ".SH NAME",
+            ".SH SYNOPSIS",
+            ".SH DESCRIPTION",
+            ".SH OPTIONS",
+            ".SH \"EXIT STATUS\"",
+            ".SH \"SEE ALSO\"",
+        ] {
             assert!(text.contains(heading), "{heading} in {}", page.display());
         }
         let version = format!("\"gemelo {}\"", env!("CARGO_PKG_VERSION"));

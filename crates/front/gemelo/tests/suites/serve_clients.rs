@@ -133,7 +133,7 @@ fn the_limit_of_open_files_is_raised_or_the_lack_is_told() {
 #[test]
 fn the_memory_of_clients_is_among_the_figures() {
     let pool = pool_with_volume();
-    let served = pool.serve(&["--memory", "96m"]);
+    let served = pool.serve(&["--client-memory", "96m"]);
     assert_eq!(pool.stat("/server/memory_limit_bytes"), 96 << 20);
     assert_eq!(pool.stat("/server/memory_bytes"), 0);
     let _client = connect(&pool);
