@@ -53,7 +53,7 @@ install_all() {
 # Pools, their directory and their user stay.
 uninstall_all() {
     rm -f "$root/bin/gemelo" "$man"/gemelo.1 "$man"/gemelo-*.1 "$bash/gemelo" "$zsh/_gemelo" \
-        "$fish/gemelo.fish" "$units"/gemelo@.service "$units"/gemelo@.socket \
+        "$fish/gemelo.fish" "$units"/gemelo@.* "$units"/gemelo-member@.* "$units"/gemelo-tick@.* \
         "$root/lib/sysusers.d/gemelo.conf" "$root/lib/tmpfiles.d/gemelo.conf" \
         "$root/lib/udev/rules.d/60-gemelo.rules"
     rm -rf "$documents"

@@ -180,11 +180,10 @@ impl Service {
         let events = Events::start(Arc::clone(&monitor), place.to_string(), options.on_event);
         let watch = events.and_then(|events| watch::start(Arc::clone(&pool), events));
         let mut helpers = vec![watch.map_err(failed)?];
-        let with_pool = || (Arc::clone(&pool), Arc::clone(&monitor), closing.clone());
-        let (scrubbed, told, ends) = with_pool();
-        helpers.push(scrub_thread::start(scrubbed, told, ends).map_err(failed)?);
-        let (copied, told, ends) = with_pool();
-        helpers.push(schedule::start(copied, told, ends).map_err(failed)?);
+        let scrubs = scrub_thread::start(Arc::clone(&pool), Arc::clone(&monitor), closing.clone());
+        helpers.push(scrubs.map_err(failed)?);
+        let snapshots = schedule::start(Arc::clone(&pool), monitor, closing.clone());
+        helpers.push(snapshots.map_err(failed)?);
         if let Some(metrics) = metrics {
             helpers
                 .push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);

@@ -209,6 +209,7 @@ pub static COMMANDS: &[ListedCommand] = &[
         .reads(&[format("INPUT --capacity 1g")])
         .on_pools(&["POOL --capacity 128m"]),
     command("pool rm").reads(&[format("INPUT --force")]),
+    command("pool unit").reads(&[format("INPUT")]),
     command("pool hand-over").reads(&[format("INPUT")]),
     command("domain stat").makes(&[domain::stat::DESCRIBED]),
     command("domain check").makes(&[domain::check::DESCRIBED]),

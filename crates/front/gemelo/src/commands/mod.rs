@@ -71,7 +71,7 @@ impl Arguments {
 fn refuse(error: &clap::Error) -> ! {
     let _ = error.print();
     let words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| gemelo_base::text_of_name(&word).into()).collect();
+        std::env::args_os().skip(1).map(|word| gemelo_base::text_of_name(&word)).collect();
     if error.use_stderr()
         && let Some(here) = hint(&words)
     {

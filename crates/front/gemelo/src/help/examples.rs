@@ -114,6 +114,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("pool grow", &["gemelo pool grow /var/lib/gemelo/vms --capacity 1t"]),
+    (
+        "pool unit",
+        &[
+            "gemelo pool unit /var/lib/gemelo/vms | sudo tee /etc/systemd/system/gemelo@vms.service.d/disks-of-pool.conf",
+        ],
+    ),
     ("pool hand-over", &["gemelo pool hand-over rados:rbd/vms/host1"]),
     ("pool ls", &["gemelo pool ls /var/lib/gemelo"]),
     ("pool rm", &["gemelo pool rm /var/lib/gemelo/old"]),

@@ -56,6 +56,7 @@ mod refused;
 mod regressions;
 mod replay;
 mod report;
+mod restarts;
 mod scan;
 mod schema;
 mod schemas;

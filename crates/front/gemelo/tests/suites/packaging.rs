@@ -1,6 +1,6 @@
 //! Tests of manual pages, completions, `make install` and the Debian package.
 
-use crate::common::{Ran, gemelo};
+use crate::common::{Ran, commands_in, gemelo};
 use gemelo_tools::has_tool;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -43,11 +43,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 /// The names under "Commands:" of a help text.
 fn commands(words: &[&str]) -> Vec<String> {
     let help = gemelo(&[words, &["--help"]].concat()).out;
-    let lines = help.lines().skip_while(|line| !line.starts_with("Commands"));
-    let lines = lines.take_while(|line| !line.starts_with("Options:") && *line != "Arguments:");
-    let lines = lines.filter(|line| line.starts_with(' ') && !line.starts_with("   "));
-    let names = lines.filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| *name != "help").map(str::to_owned).collect()
+    commands_in(&help)
 }
 
 /// The names of the manual pages that there should be.

@@ -65,7 +65,7 @@ fn a_mode_or_group_that_cannot_be_had_is_refused() {
 #[test]
 fn connections_are_logged_on_request() {
     let pool = pool_with_volume();
-    let served = pool.serve(&["--log-connections"]);
+    let served = pool.serve(&["--log-connections", "on"]);
     let mut client = connect(&pool);
     let write = Submission::Write { offset: 0, data: &[7; 8192], durable: true };
     assert!(client.run(write, |done| done.error).unwrap().is_none());

@@ -9,7 +9,9 @@ use std::str::FromStr;
 
 /// A span of time of which the last snapshot is kept: its letter, and the number of the span that a
 /// second lies in.
-const PERIODS: [(char, fn(u64) -> u64); 5] = [
+type KeepPeriod = (char, fn(u64) -> u64);
+
+const PERIODS: [KeepPeriod; 5] = [
     ('h', |utc_s| utc_s / HOUR_S),
     ('d', |utc_s| utc_s / DAY_S),
     // 1970 began on a Thursday, and weeks begin on Mondays.

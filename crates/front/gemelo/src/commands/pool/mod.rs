@@ -16,6 +16,7 @@ mod sharing_text;
 pub(super) mod stat;
 mod stat_text;
 pub(crate) mod status;
+mod unit;
 
 use super::settings;
 use crate::context::Context;
@@ -114,6 +115,11 @@ enum Action {
     HandOver(hand_over::Arguments),
     /// List the pools in directories, with the processes that use them
     Ls(ls::Arguments),
+    /// Print the drop-in that gives gemelo@NAME.service the rights to the disks of a pool
+    ///
+    /// The unit may write below /var/lib/gemelo. Data or metadata elsewhere, such as on a block
+    /// device, need the paths, the device and its group.
+    Unit(unit::Arguments),
     /// Remove a pool with all its volumes
     ///
     /// The command lists the volumes and files first, and asks on a terminal or needs --force. It
@@ -142,6 +148,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Grow(arguments) => grow::run(arguments, context),
         Action::HandOver(arguments) => hand_over::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
+        Action::Unit(arguments) => unit::run(arguments, context),
         Action::Rm(arguments) => rm::run(arguments, context),
     }
 }

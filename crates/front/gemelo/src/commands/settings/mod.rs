@@ -82,7 +82,7 @@ struct Wanted {
 pub(crate) fn set_pool(arguments: &PoolSet, context: &Context) -> crate::Result<Outcome> {
     let PoolSet { pool, settings } = arguments;
     let changes = settings.changes();
-    let is_served = change(pool, PoolRequest::Set { volume: None, changes }, context)?;
+    let is_served = change(pool, &PoolRequest::Set { volume: None, changes }, context)?;
     let later = settings.settings().filter(|known| known.applies == Applies::NextOpening);
     let later: Vec<&str> = later.map(|known| known.name).collect();
     if is_served && !later.is_empty() {
@@ -99,14 +99,14 @@ pub(crate) fn set_volume(arguments: &VolumeSet, context: &Context) -> crate::Res
     let VolumeSet { volume, settings } = arguments;
     let changes = settings.changes();
     let request = PoolRequest::Set { volume: Some(volume.name.clone()), changes };
-    change(&volume.pool, request, context)?;
+    change(&volume.pool, &request, context)?;
     show(&volume.to_string(), &settings.changes()).map_or(Ok(()), |text| context.print(&text))?;
     Ok(Outcome::Done)
 }
 
 /// Sends a request that changes settings. Returns whether a process serves the pool.
-fn change(pool: &PoolPlace, request: PoolRequest, context: &Context) -> crate::Result<bool> {
-    if let PoolRequest::Set { changes, volume } = &request
+fn change(pool: &PoolPlace, request: &PoolRequest, context: &Context) -> crate::Result<bool> {
+    if let PoolRequest::Set { changes, volume } = request
         && changes.is_empty()
     {
         let what = if volume.is_some() { "volume" } else { "pool" };
@@ -117,7 +117,7 @@ fn change(pool: &PoolPlace, request: PoolRequest, context: &Context) -> crate::R
     }
     let access = pools::open(pool, Purpose::Change, context)?;
     let is_served = access.is_served();
-    let reply = pools::ask(&access, &request, context);
+    let reply = pools::ask(&access, request, context);
     let closed = access.close();
     reply?;
     closed?;
