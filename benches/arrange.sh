@@ -61,10 +61,10 @@ measure() {
     for number in $(seq "$references"); do
         use "$number" --rw=randwrite --bs=4k --iodepth=32 --refill_buffers --end_fsync=1 >/dev/null
     done
-    "$gemelo" pool find "$directory/pool" >/dev/null
+    "$gemelo" pool dedup "$directory/pool" >/dev/null
     sequential "$references" before 1 "$@"
     sequential "$references" before "$references" "$@"
-    echo "$references: $("$gemelo" pool arrange "$directory/pool")"
+    echo "$references: $("$gemelo" pool defrag "$directory/pool")"
     sequential "$references" after 1 "$@"
     sequential "$references" after "$references" "$@"
     "$gemelo" pool stat "$directory/pool" | grep -i ratio | sed "s/^/$references: /" || true

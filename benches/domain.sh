@@ -3,7 +3,7 @@
 # --ioengine=nbd to gemelo serve, and fio --ioengine=rbd, in turn. The loads are sequential writes
 # and reads of 1 MiB at depth 16, random reads of 4 KiB at depth 32, and random writes of 4 KiB by
 # benches/lib/equal.py, fresh and after two restarts (aged). Then it measures two members under the same load together, the index (contents
-# published and shared a second, by pool find), and a fail-over. About four minutes with one round.
+# published and shared a second, by pool dedup), and a fail-over. About four minutes with one round.
 # The part "mapped" is another fail-over, of a member with CLONES volumes of 4 GiB (25) that have
 # few different contents, and "published" one of a member whose contents (IMAGE) are all different
 # and published.
@@ -146,17 +146,17 @@ members() {
     server=
 }
 
-# The finder is paused while the image is imported, so that pool find does all of the work.
+# The finder is paused while the image is imported, so that pool dedup does all of the work.
 index() {
     local name began ended
     head -c "$(numfmt --from=iec "${image^^}")" /dev/urandom >"$directory/image"
     for name in first second; do
         make "$name" offline
         start "$gemelo" serve "$domain/$name" --listen "unix:$socket"
-        "$gemelo" pool find "$domain/$name" --pause >/dev/null
+        "$gemelo" pool dedup "$domain/$name" --pause >/dev/null
         "$gemelo" volume import --force "$directory/image" "$domain/$name/disk" >/dev/null
         began=$EPOCHREALTIME
-        "$gemelo" pool find "$domain/$name" >/dev/null
+        "$gemelo" pool dedup "$domain/$name" >/dev/null
         ended=$EPOCHREALTIME
         "$gemelo" pool stat "$domain/$name" --json "$directory/stat-$name" >/dev/null
         python3 - "$directory/stat-$name" "$name" "$began" "$ended" >>"$directory/index" <<'END'
@@ -196,11 +196,11 @@ for _ in range(1024): os.write(1, blocks)' >"$directory/image"
 published() {
     make published offline
     start "$gemelo" serve "$domain/published" --listen "unix:$socket" --lease "${LEASE:-4s}"
-    "$gemelo" pool find "$domain/published" --pause >/dev/null
+    "$gemelo" pool dedup "$domain/published" --pause >/dev/null
     head -c "$(numfmt --from=iec "${image^^}")" /dev/urandom >"$directory/image"
     "$gemelo" volume import "$directory/image" "$domain/published/image" >/dev/null
     rm "$directory/image"
-    "$gemelo" pool find "$domain/published" >/dev/null
+    "$gemelo" pool dedup "$domain/published" >/dev/null
     kill_server published image
 }
 

@@ -71,7 +71,7 @@ END
 # settle NAME: examines everything with nothing else to do, and appends a line of figures.
 settle() {
     stat before
-    "$gemelo" pool find "$directory/pool" >/dev/null
+    "$gemelo" pool dedup "$directory/pool" >/dev/null
     stat after
     python3 - "$directory" "$1" <<'END' >>"$directory/rates"
 import json, sys
@@ -98,12 +98,12 @@ for _ in $(seq "$rounds"); do
     done
     # A core is free at a tenth of the peak or so, and fingerprints are taken.
     serve offline --finder-memory 64m "$@"
-    "$gemelo" pool find "$directory/pool" --pause >/dev/null
+    "$gemelo" pool dedup "$directory/pool" --pause >/dev/null
     write fill --block-size 64k --rate 2000
     settle remembered
     stop
     serve offline --finder-memory 0 --io buffered "$@"
-    "$gemelo" pool find "$directory/pool" --pause >/dev/null
+    "$gemelo" pool dedup "$directory/pool" --pause >/dev/null
     write fill --block-size 64k
     settle page-cache
     stop

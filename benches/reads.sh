@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn.
 # Cold reads find nothing in the page cache, warm ones everything. "Arranged" reads follow on
-# "gemelo pool arrange", and nbdkit reads the same file again. "Written" reads follow on two writes
+# "gemelo pool defrag", and nbdkit reads the same file again. "Written" reads follow on two writes
 # of all that they read, with a cache of gemelo that holds it; the others are made
 # without that cache. About three minutes with one round.
 #
@@ -46,8 +46,8 @@ print(sys.argv[1], sys.argv[2], read["iops"], read["bw_bytes"] / 1e6, *latencies
 # Prints what it did.
 arrange() {
     [ "$1" = nbdkit ] && return
-    "$gemelo" pool find "$directory/pool" >/dev/null
-    echo "$1: $("$gemelo" pool arrange "$directory/pool")"
+    "$gemelo" pool dedup "$directory/pool" >/dev/null
+    echo "$1: $("$gemelo" pool defrag "$directory/pool")"
 }
 
 # written SERVER: reads what was written last. The second write finds the memory of the cache made.

@@ -34,7 +34,7 @@ install_all() {
     "$binary" schema | while read -r name _; do
         "$binary" schema "$name" | install -m 644 /dev/stdin "$schemas/$name.schema.json"
     done
-    for unit in contrib/systemd/gemelo@.*; do
+    for unit in contrib/systemd/gemelo*@.*; do
         sed "s|/usr/local/bin/|$prefix/bin/|" "$unit" |
             install -m 644 /dev/stdin "$units/$(basename "$unit")"
     done
@@ -53,7 +53,7 @@ install_all() {
 # Pools, their directory and their user stay.
 uninstall_all() {
     rm -f "$root/bin/gemelo" "$man"/gemelo.1 "$man"/gemelo-*.1 "$bash/gemelo" "$zsh/_gemelo" \
-        "$fish/gemelo.fish" "$units"/gemelo@.service "$units"/gemelo@.socket \
+        "$fish/gemelo.fish" "$units"/gemelo@.* "$units"/gemelo-member@.* "$units"/gemelo-tick@.* \
         "$root/lib/sysusers.d/gemelo.conf" "$root/lib/tmpfiles.d/gemelo.conf" \
         "$root/lib/udev/rules.d/60-gemelo.rules"
     rm -rf "$documents"

@@ -52,9 +52,9 @@ commands() {
             run volume rm "$pool/$volume-clone" --force
             [ "$round" -eq 0 ] || run volume rm "$pool/$volume-$((round - 1))" --force
         done
-        run pool find "$pool"
+        run pool dedup "$pool"
         run pool scrub "$pool" --rate 20m
-        run pool arrange "$pool" --rate 20m
+        run pool defrag "$pool" --rate 20m
         run pool gc "$pool"
         run pool check "$pool" --data
         run pool stat "$pool" --space

@@ -312,6 +312,22 @@ impl DedupMode {
             Self::Offline => 2,
         }
     }
+
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Inline => "inline",
+            Self::Offline => "offline",
+        }
+    }
+
+    /// Returns the mode of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Off, Self::Inline, Self::Offline].into_iter().find(|mode| mode.name() == name)
+    }
 }
 
 /// The hash of a content that is its fingerprint.

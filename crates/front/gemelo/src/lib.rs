@@ -10,17 +10,19 @@ mod context;
 mod dates;
 mod exit;
 mod files;
+mod help;
 mod json;
 mod kind;
 mod pools;
 mod progress;
 mod report_option;
 mod result_options;
+mod setting_options;
 mod stored;
 mod table;
 mod values;
 
-pub use commands::list;
+pub use commands::{list, settings};
 pub(crate) use exit::Result;
 
 use commands::Arguments;

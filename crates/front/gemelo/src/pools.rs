@@ -31,10 +31,13 @@ struct CommandLine;
 impl PoolHost for CommandLine {
     fn tuning(&self, place: &PoolPlace) -> Result<Tuning, AdapterError> {
         let settings = Settings::read(place).map_err(AdapterError::new)?;
-        Ok(settings.tuning())
+        Ok(settings.pool.tuning())
     }
 
     fn opened(&self, place: &PoolPlace, pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>> {
+        if let (Some(pool), Ok(settings)) = (pool.upgrade(), Settings::read(place)) {
+            settings.give_to_volumes(&pool);
+        }
         let looks = gemelo_serve::let_look(place, pool)?;
         Some(Box::new(looks))
     }

@@ -1,11 +1,9 @@
-//! Types of option values: block sizes and switches.
+//! Types of option values.
 
-use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use gemelo_base::units::{self, UnitError};
-use gemelo_disk::IoMode;
 use gemelo_format::Compression;
 use gemelo_place::{PoolPlace, VolumePath};
-use gemelo_volume::InlineOverload;
 use std::ffi::OsString;
 use std::str::FromStr;
 
@@ -30,18 +28,6 @@ impl FromStr for BlockSize {
     }
 }
 
-/// Reads the name of a mode of input and output.
-pub(crate) fn io_mode_parser() -> impl TypedValueParser<Value = IoMode> {
-    PossibleValuesParser::new(IoMode::ALL.map(IoMode::name))
-        .try_map(|name| IoMode::from_name(&name).ok_or("no such mode"))
-}
-
-/// Reads the name of a policy for in-line volumes under overload.
-pub(crate) fn inline_overload_parser() -> impl TypedValueParser<Value = InlineOverload> {
-    PossibleValuesParser::new(InlineOverload::ALL.map(InlineOverload::name))
-        .try_map(|name| InlineOverload::from_name(&name).ok_or("no such policy"))
-}
-
 /// Reads the place of a pool. A directory may have any name.
 pub(crate) fn pool_place_parser() -> impl TypedValueParser<Value = PoolPlace> {
     OsStringValueParser::new().try_map(|name: OsString| match name.into_string() {
@@ -59,18 +45,4 @@ pub(crate) fn volume_path_parser() -> impl TypedValueParser<Value = VolumePath> 
 pub(crate) fn parse_compression(name: &str) -> Result<Compression, String> {
     let allowed = "allowed: off, lz4, zstd, zstd:1 to zstd:19";
     Compression::from_name(name).ok_or_else(|| allowed.to_owned())
-}
-
-// The variants have no texts, because clap would print these as an explanation of `on` and `off`.
-/// A switch that is on unless it is turned off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum OnOff {
-    On,
-    Off,
-}
-
-impl OnOff {
-    pub(crate) const fn is_on(self) -> bool {
-        matches!(self, Self::On)
-    }
 }

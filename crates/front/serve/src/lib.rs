@@ -17,6 +17,7 @@ mod exports;
 mod failure;
 mod figures;
 mod health;
+mod kept_text;
 mod leased_volume;
 mod looking;
 mod metrics;
@@ -25,6 +26,7 @@ mod open_pool;
 mod patience;
 mod report;
 mod request;
+mod schedule;
 mod scrub;
 mod scrub_thread;
 mod service;
@@ -32,6 +34,7 @@ mod settings;
 mod space;
 mod systemd;
 mod transfer;
+mod volume_changes;
 mod volume_since;
 mod watch;
 
@@ -49,15 +52,28 @@ pub use report::{
     POOL_SCHEMA, PoolFigures, PoolFile, PoolInput, ServerStat, SpaceFigures, StatReport,
     Thresholds, VolumeReport,
 };
-pub use request::{CheckedReport, CopiedReport, DomainShare, FoundReport, PoolRequest, Reply};
+pub use request::{
+    CheckedReport, CopiedReport, DomainShare, FoundReport, PoolRequest, Reply, TickReport,
+};
 pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
 pub use service::{Addresses, ServeOptions, serve};
-pub use settings::{FILE as SETTINGS, Settings, whole_percent};
+pub use settings::{
+    Applies, FILE as SETTINGS_FILE, KeepRule, Kind, SETTINGS, Scope, Setting, SettingReport,
+    SettingSource, Settings, Value, Values, setting,
+};
 pub use systemd::{InheritedSocket, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
 };
 
 /// Names of the files and sockets that this crate makes in the directory of a pool.
-pub const POOL_FILES: [&str; 5] =
-    [control::NAME, control::LOOK_NAME, settings::FILE, scrub::FILE, scrub::NEW_FILE];
+pub const POOL_FILES: [&str; 8] = [
+    control::NAME,
+    control::LOOK_NAME,
+    settings::FILE,
+    "settings.toml.new",
+    scrub::FILE,
+    "scrub.json.new",
+    schedule::FILE,
+    "schedule.json.new",
+];

@@ -3,11 +3,13 @@
 use crate::failure::RequestFailure;
 use crate::figures::{connections, damage_at_opening, report_on, volume_reports};
 use crate::health::HealthWatch;
+use crate::kept_text::KeptText;
 use crate::leased_volume::LeasedVolume;
 use crate::report::{StatReport, Thresholds, VolumeReport};
 use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
-use crate::scrub::Scrubs;
-use crate::settings::Settings;
+use crate::schedule::Schedule;
+use crate::scrub::{ScrubSchedule, Scrubs};
+use crate::settings::{self, PoolSettings, Settings, Values};
 use crate::space::SpaceCounter;
 use gemelo_base::Remedy;
 use gemelo_base::background::TaskStat;
@@ -33,7 +35,8 @@ pub(crate) struct OpenPool {
     place: PoolPlace,
     /// The place without links, with which it is the same in each process.
     whole_place: String,
-    thresholds: Thresholds,
+    settings: PoolSettings,
+    schedule: Schedule,
     /// `true` if a command opened the pool read-only because it changes nothing. Reports do not
     /// call such a pool read-only.
     is_only_looked_at: bool,
@@ -45,13 +48,21 @@ pub(crate) struct OpenPool {
 }
 
 impl OpenPool {
+    /// Opens the pool with its own settings. Those that this process was given go before them.
     pub(crate) fn open(
         place: &PoolPlace,
         used: Use,
-        tuning: Tuning,
-        thresholds: Thresholds,
-    ) -> Result<Self, PlaceError> {
-        let placed = Arc::new(place.open(used, tuning, Arc::new(SystemClock::new()))?);
+        said: Values,
+        read_only: bool,
+    ) -> Result<Self, OpenError> {
+        let settings = Settings::read(place).map_err(OpenError::Settings)?;
+        let tuning = Tuning { read_only, ..said.over(&settings.pool).tuning() };
+        let placed = place.open(used, tuning, Arc::new(SystemClock::new()));
+        let placed = Arc::new(placed.map_err(OpenError::Pool)?);
+        let kept = KeptText::new(place, &placed, settings::FILE);
+        let settings = PoolSettings::new(kept, settings, said);
+        settings.begin(placed.pool());
+        let schedule = Schedule::new(place, &placed);
         let (is_only_looked_at, front_ends) = (false, OnceLock::new());
         let (space, scrubs) = (SpaceCounter::default(), Scrubs::new(place, &placed));
         let (place, whole_place) = (place.clone(), place.whole());
@@ -60,7 +71,8 @@ impl OpenPool {
             placed,
             place,
             whole_place,
-            thresholds,
+            settings,
+            schedule,
             is_only_looked_at,
             front_ends,
             space,
@@ -75,10 +87,7 @@ impl OpenPool {
         used: Use,
         is_only_looked_at: bool,
     ) -> Result<Self, OpenError> {
-        let settings = Settings::read(place).map_err(OpenError::Settings)?;
-        let tuning = Tuning { read_only: is_only_looked_at, ..settings.tuning() };
-        let opened =
-            Self::open(place, used, tuning, Thresholds::default()).map_err(OpenError::Pool)?;
+        let opened = Self::open(place, used, Values::default(), is_only_looked_at)?;
         Ok(Self { is_only_looked_at, ..opened })
     }
 
@@ -186,30 +195,29 @@ impl OpenPool {
             PoolRequest::SnapshotSpace => {
                 return Ok(Reply::SnapshotSpace(self.space.of_snapshots(pool, stop)?));
             }
-            PoolRequest::CreateVolume { name, size_bytes, mode, is_imported: false } => {
-                pool.create_volume(name, *size_bytes, *mode)?;
-            }
-            PoolRequest::CreateVolume { name, size_bytes, mode, is_imported: true } => {
-                pool.create_imported_volume(name, *size_bytes, *mode)?;
+            PoolRequest::CreateVolume { name, size_bytes, mode, is_imported } => {
+                self.settings.forget(name)?;
+                match is_imported {
+                    false => pool.create_volume(name, *size_bytes, *mode)?,
+                    true => pool.create_imported_volume(name, *size_bytes, *mode)?,
+                }
+                self.settings.apply_to(pool, name);
             }
             PoolRequest::RemoveVolume { name, force } => self.remove(name, *force)?,
-            PoolRequest::RenameVolume { name, new_name } => pool.rename_volume(name, new_name)?,
+            PoolRequest::RenameVolume { name, new_name } => self.rename(name, new_name)?,
             PoolRequest::ResizeVolume { name, size_bytes, force } => {
                 self.resize(name, *size_bytes, *force, monitor)?;
             }
-            PoolRequest::CopyVolume { name, new_name, read_only: true } => {
-                pool.snapshot_volume(name, new_name)?;
-            }
-            PoolRequest::CopyVolume { name, new_name, read_only: false } => {
-                pool.clone_volume(name, new_name)?;
+            PoolRequest::CopyVolume { name, new_name, read_only } => {
+                self.copy_volume(name, new_name, *read_only)?;
             }
             PoolRequest::DifferingRanges { name, since, from_bytes } => {
                 return self.differing_ranges(name, since, *from_bytes, stop);
             }
-            PoolRequest::SetMode { name, mode } => pool.set_mode(name, *mode)?,
-            PoolRequest::SetCompression { name, compression } => {
-                pool.set_compression(name, *compression)?;
-            }
+            PoolRequest::Set { volume: None, changes } => self.set_pool(changes)?,
+            PoolRequest::Set { volume: Some(name), changes } => self.set_volume(name, changes)?,
+            PoolRequest::Settings { volume } => return self.report_settings(volume.as_deref()),
+            PoolRequest::Tick => return self.tick().map(Reply::Ticked),
             PoolRequest::Collect { max_bytes_per_s } => {
                 return self.collect(*max_bytes_per_s, monitor, stop);
             }
@@ -324,16 +332,16 @@ impl OpenPool {
         Ok(())
     }
 
-    fn summary(&self, name: &str) -> Result<VolumeSummary, VolumeError> {
+    pub(crate) fn summary(&self, name: &str) -> Result<VolumeSummary, VolumeError> {
         let found = self.pool().volumes().into_iter().find(|volume| volume.record.name == name);
         found.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })
     }
 
-    fn connections(&self, name: &str) -> usize {
+    pub(crate) fn connections(&self, name: &str) -> usize {
         self.front_ends.get().map_or(0, |front_ends| connections(front_ends, Some(name)) as usize)
     }
 
-    fn remove(&self, name: &str, force: bool) -> Result<(), RequestFailure> {
+    pub(crate) fn remove(&self, name: &str, force: bool) -> Result<(), RequestFailure> {
         let volume = self.summary(name)?;
         let clients = self.connections(name);
         if let (Some(clients), false) = (connected(clients as u64), force) {
@@ -345,6 +353,7 @@ impl OpenPool {
             return Err(failure.with_remedy(Remedy::ForceRemoval));
         }
         self.pool().remove_volume(name)?;
+        self.settings.forget(name)?;
         for front_end in self.front_ends.get().into_iter().flatten() {
             front_end.disconnect(name);
         }
@@ -379,7 +388,7 @@ impl OpenPool {
     /// The figures of the tasks that the background repeats by itself.
     pub(crate) fn tasks(&self) -> Vec<TaskStat> {
         let mut tasks = self.placed.tasks();
-        tasks.push(self.scrubs.task().stat());
+        tasks.extend([self.scrubs.task().stat(), self.schedule.task().stat()]);
         tasks
     }
 
@@ -395,7 +404,8 @@ impl OpenPool {
 
     fn stat_with<V>(&self, volumes: V) -> Result<StatReport<V>, VolumeError> {
         let of_server = (self.front_ends(), self.tasks());
-        let report = report_on(self.pool(), &self.place, of_server, &self.thresholds, volumes)?;
+        let thresholds = self.thresholds();
+        let report = report_on(self.pool(), &self.place, of_server, &thresholds, volumes)?;
         let read_only = report.read_only && !self.is_only_looked_at;
         let (scrub, sharing) = (self.scrubs.stat(), self.placed.sharing_stat());
         let health = match (report.server.is_some(), SystemClock::new().utc_s()) {
@@ -450,8 +460,21 @@ impl OpenPool {
         self.pool().damaged_blocks()
     }
 
-    pub(crate) fn thresholds(&self) -> &Thresholds {
-        &self.thresholds
+    pub(crate) fn thresholds(&self) -> Thresholds {
+        self.settings.of_pool().thresholds()
+    }
+
+    /// The times and the rate of scrubs.
+    pub(crate) fn scrub_schedule(&self) -> ScrubSchedule {
+        self.settings.of_pool().scrub_schedule()
+    }
+
+    pub(crate) const fn settings(&self) -> &PoolSettings {
+        &self.settings
+    }
+
+    pub(crate) const fn schedule(&self) -> &Schedule {
+        &self.schedule
     }
 }
 

@@ -1,9 +1,10 @@
 //! A server that starts while its store does not answer waits for it, and says so.
 
 use crate::failure::RequestFailure;
+use crate::open_pool::OpenError;
 use crate::systemd;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
-use gemelo_place::{PlaceError, PoolPlace};
+use gemelo_place::PoolPlace;
 
 /// Pause after an attempt. The attempt itself lasts as long as a lease if the store is silent.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -23,8 +24,9 @@ pub fn await_store(
     stop: &StopFlag,
 ) -> Result<(), RequestFailure> {
     let Some(member) = place.member() else { return Ok(()) };
-    let tried = wait_for_store(place, stop, monitor, || member.try_fence());
-    tried.map_err(|error| RequestFailure::of_place(&error).about_place(place))
+    let tried =
+        wait_for_store(place, stop, monitor, || member.try_fence().map_err(OpenError::Pool));
+    tried.map_err(|error| RequestFailure::from(error).about_place(place))
 }
 
 /// Repeats an attempt as long as the store does not answer in time.
@@ -32,16 +34,18 @@ pub(crate) fn wait_for_store<T>(
     place: &PoolPlace,
     stop: &StopFlag,
     monitor: &dyn Monitor,
-    attempt: impl Fn() -> Result<T, PlaceError>,
-) -> Result<T, PlaceError> {
+    attempt: impl Fn() -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
     let clock = SystemClock::new();
     let mut next_told_ns = 0;
     loop {
         let error = match attempt() {
-            Err(error) if error.may_pass() && !stop.is_raised() => error,
+            Err(OpenError::Pool(error)) if error.may_pass() && !stop.is_raised() => error,
             other => return other,
         };
-        let Some(member) = place.member() else { return Err(error) };
+        let Some(member) = place.member() else {
+            return Err(OpenError::Pool(error));
+        };
         if clock.now_ns() >= next_told_ns {
             monitor.warn(&format!("{place}: waiting for the store: {error}"));
             systemd::notify("STATUS=waiting for the store");

@@ -2,7 +2,8 @@
 //! control socket use the same list.
 
 use crate::report::StatReport;
-use gemelo_format::{Compression, DedupMode};
+use crate::settings::SettingReport;
+use gemelo_format::DedupMode;
 use gemelo_volume::{
     ArrangeReport, DifferingRanges, FindEstimate, FinderReport, GcReport, RecompressReport,
     ScrubReport, SnapshotSpace, VolumeSpace,
@@ -90,20 +91,20 @@ pub enum PoolRequest {
         /// Deduplication of a snapshot that builds on no other one.
         mode: DedupMode,
     },
-    /// Sets the deduplication of a volume's further writes.
-    SetMode {
-        /// Name of the volume.
-        name: String,
-        /// Deduplication of its further writes.
-        mode: DedupMode,
+    /// Changes settings of the pool or of a volume.
+    Set {
+        /// Name of the volume; [`None`] for the pool.
+        volume: Option<String>,
+        /// The new values by the names of the settings; [`None`] takes a choice back.
+        changes: BTreeMap<String, Option<String>>,
     },
-    /// Sets the compression of a volume's further writes.
-    SetCompression {
-        /// Name of the volume.
-        name: String,
-        /// Compression of its further writes.
-        compression: Compression,
+    /// Reports on the settings of the pool or of a volume.
+    Settings {
+        /// Name of the volume; [`None`] for the pool.
+        volume: Option<String>,
     },
+    /// Makes the snapshots that are due by the settings of the volumes, and removes old ones.
+    Tick,
     /// Runs the collector.
     Collect {
         /// Most bytes a second that are given back; [`None`] for no limit.
@@ -200,6 +201,10 @@ pub enum Reply {
         /// Path of the device.
         path: String,
     },
+    /// The reply to [`PoolRequest::Settings`].
+    Settings(Vec<SettingReport>),
+    /// The reply to [`PoolRequest::Tick`].
+    Ticked(TickReport),
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
 }
@@ -221,6 +226,31 @@ pub struct CopiedReport {
     pub duplicate_bytes: u64,
     /// Bytes that are zeros now.
     pub zero_bytes: u64,
+}
+
+/// The snapshots that the schedule has made and removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TickReport {
+    /// Names of the snapshots that were made.
+    pub made: Vec<String>,
+    /// Names of the snapshots that were removed.
+    pub removed: Vec<String>,
+    /// Names of those that should go and stay, each with the reason.
+    pub left: BTreeMap<String, String>,
+}
+
+impl TickReport {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.made.extend(other.made);
+        self.removed.extend(other.removed);
+        self.left.extend(other.left);
+    }
+
+    /// Returns a line for each snapshot that was made or removed.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let made = self.made.iter().map(|name| format!("{name}: snapshot made by schedule"));
+        made.chain(self.removed.iter().map(|name| format!("{name}: snapshot removed by schedule")))
+    }
 }
 
 /// The result of a search for duplicates.

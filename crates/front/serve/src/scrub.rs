@@ -3,7 +3,7 @@
 //! member.
 
 use crate::failure::RequestFailure;
-use gemelo_base::ShowPath as _;
+use crate::kept_text::KeptText;
 use gemelo_base::background::{Step, Task};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_place::{PlacedPool, PoolPlace};
@@ -11,20 +11,12 @@ use gemelo_volume::{Pool, ScrubOptions, ScrubReport};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The file with the outcome of the last scrub.
 pub(crate) const FILE: &str = "scrub.json";
-/// The name under which a new version of it is written.
-pub(crate) const NEW_FILE: &str = "scrub.json.new";
-/// Permissions of the file: the owner's alone, as of all files of a pool.
-const MODE: u32 = 0o600;
 /// Most bytes of that file that are read.
 const MAX_FILE_BYTES: u64 = 4096;
 
@@ -79,7 +71,7 @@ pub struct LastScrub {
 
 /// The scrubs of a pool.
 pub(crate) struct Scrubs {
-    kept: Kept,
+    kept: KeptText,
     running: Mutex<Option<Arc<Progress>>>,
     last: Mutex<Option<LastScrub>>,
     /// The scrubs by the schedule. One by a command that comes to its end counts as well.
@@ -94,14 +86,13 @@ const REST_PER_FAILED_SCRUB: u32 = 32;
 impl Scrubs {
     pub(crate) fn new(place: &PoolPlace, placed: &Arc<PlacedPool>) -> Self {
         let clock = Arc::new(SystemClock::new());
-        match place.directory() {
-            Some(directory) => Self::keeping(Kept::File(directory.join(FILE)), clock),
-            None => Self::keeping(Kept::Value(place.clone(), Arc::downgrade(placed)), clock),
-        }
+        Self::keeping(KeptText::new(place, placed, FILE), clock)
     }
 
-    fn keeping(kept: Kept, clock: Arc<dyn Clock>) -> Self {
-        let last = Mutex::new(kept.read());
+    fn keeping(kept: KeptText, clock: Arc<dyn Clock>) -> Self {
+        // An outcome that cannot be read or understood is the same as none: the pool is then due.
+        let text = kept.read(MAX_FILE_BYTES);
+        let last = Mutex::new(text.and_then(|text| serde_json::from_str(&text).ok()));
         let task = Task::new("scrub", clock);
         Self { kept, running: Mutex::default(), last, task }
     }
@@ -136,7 +127,8 @@ impl Scrubs {
         };
         *self.last.lock() = Some(last);
         self.task.note_step(Step::more(report.checked_contents));
-        if let Err(error) = self.kept.write(&last) {
+        let text = serde_json::to_string(&last).unwrap_or_default();
+        if let Err(error) = self.kept.write(&text) {
             monitor.warn(&format!("cannot keep the outcome of the scrub: {error}"));
         }
         Ok(report)
@@ -257,64 +249,22 @@ impl Monitor for Watched<'_> {
     }
 }
 
-/// The place of the outcome of the last scrub.
-enum Kept {
-    /// In a file of the pool's directory.
-    File(PathBuf),
-    /// In a value of the member.
-    Value(PoolPlace, Weak<PlacedPool>),
-}
-
-impl Kept {
-    fn read(&self) -> Option<LastScrub> {
-        match self {
-            Self::File(file) => read_last(file),
-            Self::Value(place, _) => {
-                let text = place.read_text(FILE).ok()?.ok().flatten()?;
-                serde_json::from_str(&text).ok()
-            }
-        }
-    }
-
-    fn write(&self, last: &LastScrub) -> Result<(), RequestFailure> {
-        match self {
-            Self::File(file) => write_last(file, last)
-                .map_err(|error| RequestFailure::of(&file.shown().to_string(), &error)),
-            Self::Value(_, placed) => {
-                let Some(placed) = placed.upgrade() else { return Ok(()) };
-                let text = serde_json::to_string(last)
-                    .map_err(|error| RequestFailure::of("the outcome of a scrub", &error))?;
-                Ok(placed.write_value(FILE, &text)?)
-            }
-        }
-    }
-}
-
-/// Reads the outcome of the last scrub. A file that cannot be read or understood is the same as
-/// none: the pool is then due.
-fn read_last(file: &Path) -> Option<LastScrub> {
-    let is_small = fs::metadata(file).is_ok_and(|status| status.len() <= MAX_FILE_BYTES);
-    let text = is_small.then(|| fs::read_to_string(file).ok()).flatten()?;
-    serde_json::from_str(&text).ok()
-}
-
-fn write_last(file: &Path, last: &LastScrub) -> std::io::Result<()> {
-    let new = file.with_file_name(NEW_FILE);
-    let mut options = OpenOptions::new();
-    let mut written = options.write(true).create(true).truncate(true).mode(MODE).open(&new)?;
-    written.write_all(&serde_json::to_vec(last)?)?;
-    fs::rename(&new, file)
-}
-
 #[cfg(test)]
 mod failing;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     fn kept_in(directory: &Path) -> Scrubs {
-        Scrubs::keeping(Kept::File(directory.join(FILE)), Arc::new(SystemClock::new()))
+        Scrubs::keeping(KeptText::File(directory.join(FILE)), Arc::new(SystemClock::new()))
+    }
+
+    fn write_last(directory: &Path, last: &LastScrub) {
+        let text = serde_json::to_string(last).unwrap();
+        KeptText::File(directory.join(FILE)).write(&text).unwrap();
     }
 
     #[test]
@@ -324,13 +274,13 @@ mod tests {
         let scrubs = kept_in(directory.path());
         assert!(scrubs.is_due(day, 5), "a pool that was never scrubbed");
         let last = LastScrub { ended_utc_s: 1000, checked_contents: 7, ..LastScrub::default() };
-        write_last(&directory.path().join(FILE), &last).unwrap();
+        write_last(directory.path(), &last);
         let scrubs = kept_in(directory.path());
         assert_eq!(scrubs.stat(), ScrubStat { running: None, last: Some(last) });
         assert!(!scrubs.is_due(day, 87_399) && scrubs.is_due(day, 87_400));
         // A clock that was wrong at the last scrub.
         let ahead = LastScrub { ended_utc_s: 200_000, ..last };
-        write_last(&directory.path().join(FILE), &ahead).unwrap();
+        write_last(directory.path(), &ahead);
         let scrubs = kept_in(directory.path());
         assert!(scrubs.is_due(day, 1001) && !scrubs.is_due(day, 199_999));
         fs::write(directory.path().join(FILE), "nonsense").unwrap();

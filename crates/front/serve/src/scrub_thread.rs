@@ -15,22 +15,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Starts the thread that scrubs a served pool by its schedule. A raised `stop` ends a scrub early.
 pub(crate) fn start(
     pool: Arc<OpenPool>,
-    schedule: ScrubSchedule,
     monitor: Arc<dyn Monitor>,
     stop: StopFlag,
-) -> std::io::Result<Option<Worker>> {
-    let Some(interval) = schedule.interval else { return Ok(None) };
+) -> std::io::Result<Worker> {
     let stopped = Arc::clone(&pool);
     let told = move |panicked| stopped.stop_by_panic(panicked);
     let clock = SystemClock::new();
     let look = move || {
-        if let Some(now_s) = clock.utc_s() {
+        let schedule = pool.scrub_schedule();
+        if let (Some(now_s), Some(interval)) = (clock.utc_s(), schedule.interval) {
             let scrub = || scrub_by_schedule(&pool, schedule, &*monitor, &stop);
             pool.scrubs().turn(interval, now_s, scrub);
         }
         true
     };
-    Worker::repeat("gemelo-scrub", told, POLL_INTERVAL, look).map(Some)
+    Worker::repeat("gemelo-scrub", told, POLL_INTERVAL, look)
 }
 
 fn scrub_by_schedule(

@@ -7,10 +7,8 @@ use crate::exports::VolumeExports;
 use crate::failure::RequestFailure;
 use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
 use crate::open_pool::{OpenError, OpenPool};
-use crate::report::Thresholds;
-use crate::scrub::ScrubSchedule;
-use crate::scrub_thread;
-use crate::{open_files, patience, systemd, watch};
+use crate::settings::Values;
+use crate::{open_files, patience, schedule, scrub_thread, systemd, watch};
 use gemelo_base::Remedy;
 use gemelo_base::ShowPath as _;
 use gemelo_base::background::Worker;
@@ -18,7 +16,7 @@ use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{FrontEnd, Listening, Transfers};
 use gemelo_format::IndexForm;
 use gemelo_place::{PoolPlace, Use};
-use gemelo_volume::{IndexSampling, Tuning};
+use gemelo_volume::IndexSampling;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,14 +31,12 @@ pub struct ServeOptions {
     pub front_ends: Vec<Box<dyn FrontEnd>>,
     /// Names of the volumes to export. An empty list exports all volumes, also those created later.
     pub volumes: Vec<String>,
-    /// Behaviour of the pool. A read-only pool refuses all changes.
-    pub tuning: Tuning,
+    /// Settings that go before those of the pool.
+    pub settings: Values,
+    /// `true` to refuse all changes.
+    pub read_only: bool,
     /// Address at which metrics are served over HTTP.
     pub metrics: Option<MetricsAddress>,
-    /// The times and the rate of scrubs.
-    pub scrub: ScrubSchedule,
-    /// Shares of use at which the server warns.
-    pub thresholds: Thresholds,
     /// The program that is told of events.
     pub on_event: Option<PathBuf>,
     /// `true` to wait until no other process has the pool.
@@ -153,7 +149,7 @@ impl Service {
         }
         let opened = open((place, &directory), &options, &*monitor, stop).map_err(about)?;
         let Some(pool) = opened else { return Ok(None) };
-        let read_only = options.tuning.read_only;
+        let read_only = options.read_only;
         let front_ends = listen(options.front_ends, options.volumes, &pool, &monitor)?;
         pool.set_front_ends(front_ends.clone());
         let all = Arc::new(VolumeExports::all(&pool));
@@ -184,9 +180,10 @@ impl Service {
         let events = Events::start(Arc::clone(&monitor), place.to_string(), options.on_event);
         let watch = events.and_then(|events| watch::start(Arc::clone(&pool), events));
         let mut helpers = vec![watch.map_err(failed)?];
-        let scrubs =
-            scrub_thread::start(Arc::clone(&pool), options.scrub, monitor, closing.clone());
-        helpers.extend(scrubs.map_err(failed)?);
+        let scrubs = scrub_thread::start(Arc::clone(&pool), Arc::clone(&monitor), closing.clone());
+        helpers.push(scrubs.map_err(failed)?);
+        let snapshots = schedule::start(Arc::clone(&pool), monitor, closing.clone());
+        helpers.push(snapshots.map_err(failed)?);
         if let Some(metrics) = metrics {
             helpers
                 .push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);
@@ -218,9 +215,8 @@ fn open(
 ) -> Result<Option<Arc<OpenPool>>, RequestFailure> {
     let open = || {
         patience::wait_for_store(place, stop, monitor, || {
-            OpenPool::open(place, Use::Hold, options.tuning, options.thresholds.clone())
+            OpenPool::open(place, Use::Hold, options.settings.clone(), options.read_only)
         })
-        .map_err(OpenError::Pool)
     };
     let is_served = || control::is_answering(directory, HolderKind::Server);
     let pool = match options.standby {
@@ -233,13 +229,14 @@ fn open(
     for damage in pool.damage() {
         monitor.warn(&damage);
     }
-    if pool.is_read_only() && !options.tuning.read_only {
+    if pool.is_read_only() && !options.read_only {
         monitor.warn(
             "the pool is damaged and served read-only: stop, and repair it with `pool check --repair`",
         );
     }
     let policy = pool.stat_of_pool()?.pool.policy;
-    if options.tuning.index_sampling != IndexSampling::ALL && policy.index() != IndexForm::Memory {
+    let sampling = pool.settings().of_pool().tuning().index_sampling;
+    if sampling != IndexSampling::ALL && policy.index() != IndexForm::Memory {
         monitor.warn(&format!(
             "the policy {} has every content in its index on disk: only one in memory can have a sample",
             policy.name()

@@ -196,7 +196,7 @@ impl Volume {
         let mut create = site.gemelo(&["pool", "create"]);
         create.arg(pool).arg(format!("--capacity={}", self.capacity_bytes)).args(&self.pool_words);
         if self.verifies_bytes {
-            create.arg("--verify-bytes");
+            create.arg("--verify-bytes=on");
         }
         site.run(&mut create)?;
         let mut volume = site.gemelo(&["volume", "create"]);
@@ -250,7 +250,7 @@ impl MadeTarget for MadeVolume {
             return Ok(false);
         }
         // Freed blocks need no collection here: the pool does not count them as used.
-        site.run(site.gemelo(&["pool", "find"]).arg(&self.pool))?;
+        site.run(site.gemelo(&["pool", "dedup"]).arg(&self.pool))?;
         Ok(true)
     }
 

@@ -4,14 +4,14 @@
 //! wrong where the medium is good. If it fails again it is damaged: the request gets an error, and
 //! the block is noted.
 
-use super::Wanted;
+use super::{VolumeShared, Wanted};
 use crate::counters::{PoolCounters, add};
 use crate::engine::damage::Healer;
 use crate::engine::data::DataPath;
+use crate::engine::live::LiveTuning;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
-use crate::pool::Tuning;
 use gemelo_format::{DiskRole, Fingerprint, Fingerprinter, Lbn, Pbn, PoolSeed, VolumeId};
 use gemelo_store::{ContentComparison, ContentRead};
 use std::io;
@@ -46,6 +46,8 @@ enum ReadSource {
 /// The blocks that the reads of a batch need, to be read in one list.
 #[derive(Default)]
 pub(super) struct BlockReads<'a> {
+    /// `true` if contents are compared with their checksums.
+    is_verified: bool,
     /// The requests and blocks of `reads`.
     wanted: Vec<(usize, Wanted)>,
     reads: Vec<ContentRead<'a>>,
@@ -61,9 +63,10 @@ struct PartRead<'a> {
 }
 
 impl<'a> BlockReads<'a> {
-    pub(super) fn with_capacity(blocks: usize) -> Self {
+    pub(super) fn with_capacity(reader: &Reader, blocks: usize) -> Self {
         let (wanted, reads) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks));
-        Self { wanted, reads, parts: Vec::new() }
+        let is_verified = reader.live.verify_reads();
+        Self { is_verified, wanted, reads, parts: Vec::new() }
     }
 
     /// Adds the bytes of a block from `within` on. Without `verify_reads` only the wanted bytes are
@@ -76,12 +79,12 @@ impl<'a> BlockReads<'a> {
         wanted: Wanted,
         (within, buffer): (usize, &'a mut [u8]),
     ) {
-        if reader.tuning.verify_reads && buffer.len() < reader.data.block_bytes() {
+        if self.is_verified && buffer.len() < reader.data.block_bytes() {
             self.parts.push(PartRead { request, wanted, within, buffer });
         } else {
             self.wanted.push((request, wanted));
             let read = ContentRead::new(wanted.pbn, within, buffer);
-            self.reads.push(ContentRead { is_compared: reader.tuning.verify_reads, ..read });
+            self.reads.push(ContentRead { is_compared: self.is_verified, ..read });
         }
     }
 
@@ -94,7 +97,7 @@ impl<'a> BlockReads<'a> {
         waiting: Waiting,
         failed: &mut impl FnMut(usize, VolumeError),
     ) -> Vec<usize> {
-        let Self { mut wanted, reads, parts } = self;
+        let Self { is_verified, mut wanted, reads, parts } = self;
         let block_bytes = reader.data.block_bytes();
         let mut blocks = vec![0; parts.len() * block_bytes];
         let mut reads: Vec<ContentRead<'_>> = reads;
@@ -119,7 +122,7 @@ impl<'a> BlockReads<'a> {
             if left.binary_search(&request).is_ok() {
                 continue;
             }
-            let done = match reader.tuning.verify_reads {
+            let done = match is_verified {
                 true => reader.check_read((volume, ReadSource::Any), wanted, &mut read),
                 false if read.outcome.is_ok() => Ok(()),
                 false => reader.read_whole(volume, wanted, &mut read),
@@ -170,7 +173,7 @@ pub(crate) struct Reader {
     pub(super) fingerprinter: Arc<Fingerprinter>,
     pub(crate) seed: PoolSeed,
     pub(super) counters: Arc<PoolCounters>,
-    pub(super) tuning: Tuning,
+    pub(super) live: Arc<LiveTuning>,
 }
 
 impl Reader {
@@ -182,7 +185,7 @@ impl Reader {
             fingerprinter: Arc::clone(&common.fingerprinter),
             seed: common.seed,
             counters: Arc::clone(&common.counters),
-            tuning: common.tuning,
+            live: Arc::clone(&common.live),
         }
     }
 
@@ -191,9 +194,13 @@ impl Reader {
         !self.must_compare()
     }
 
-    /// Returns whether bytes are compared before a block is shared.
-    pub(in crate::engine) fn must_compare(&self) -> bool {
-        self.tuning.verify_bytes || self.fingerprinter.must_compare()
+    fn must_compare(&self) -> bool {
+        self.live.verify_bytes() || self.fingerprinter.must_compare()
+    }
+
+    /// Returns whether bytes are compared before a block is shared by a write to this volume.
+    pub(in crate::engine) fn must_compare_in(&self, volume: &VolumeShared) -> bool {
+        volume.verifies_bytes() || self.fingerprinter.must_compare()
     }
 
     /// Reads whole blocks, and compares each with its checksum, even without `verify_reads`. The

@@ -79,6 +79,13 @@ impl Collector {
         Self { bytes_per_s, allowance, next: 0 }
     }
 
+    /// Changes the rate. What was saved up at another one is gone.
+    pub(super) fn set_rate(&mut self, bytes_per_s: u64, now_ns: u64) {
+        if bytes_per_s != self.bytes_per_s {
+            *self = Self { next: self.next, ..Self::new(bytes_per_s, now_ns) };
+        }
+    }
+
     /// Goes on, as far as the rate allows. Returns the number of blocks that were given back.
     pub(super) fn work(&mut self, engine: &Engine) -> Result<u64> {
         let (now_ns, mut done) = (engine.clock.now_ns(), 0);

@@ -62,6 +62,8 @@ pub(crate) enum Rank {
     Space,
     /// Volumes that are to be cleared.
     Hidden,
+    /// The settings that change while the pool is open.
+    Tuning,
 }
 
 #[cfg(debug_assertions)]

@@ -5,6 +5,7 @@ use super::Engine;
 use super::collector::Collector;
 use super::worker::POLL_INTERVAL;
 use crate::error::Result;
+use crate::pool::Tuning;
 use gemelo_base::background::{Step, StopSignal};
 
 /// The thread that commits rests so many times as long as the last commit took, unless much has
@@ -13,26 +14,34 @@ const REST_PER_COMMIT: u64 = 4;
 
 /// An interval that has passed now and then.
 struct Interval {
+    seen: u64,
     length_ns: u64,
     due_ns: u64,
 }
 
 impl Interval {
     fn of_commits(engine: &Engine) -> Self {
-        let interval = engine.tuning.commit_interval.as_nanos();
-        let length_ns = u64::try_from(interval).unwrap_or(u64::MAX);
-        Self { length_ns, due_ns: engine.clock.now_ns().saturating_add(length_ns) }
+        let length_ns = length_of(engine.tuning);
+        Self { seen: 0, length_ns, due_ns: engine.clock.now_ns().saturating_add(length_ns) }
     }
 
     /// Returns whether the interval has passed since the last time that it had.
     fn has_passed(&mut self, engine: &Engine) -> bool {
         let now_ns = engine.clock.now_ns();
+        if let Some(tuning) = engine.live.newer_than(&mut self.seen) {
+            self.length_ns = length_of(tuning);
+            self.due_ns = self.due_ns.min(now_ns.saturating_add(self.length_ns));
+        }
         let has_passed = now_ns >= self.due_ns;
         if has_passed {
             self.due_ns = now_ns.saturating_add(self.length_ns);
         }
         has_passed
     }
+}
+
+fn length_of(tuning: Tuning) -> u64 {
+    u64::try_from(tuning.commit_interval.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The time until which the thread that commits rests.
@@ -81,7 +90,11 @@ pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     let mut interval = Interval::of_commits(engine);
     let mut collector = Collector::new(engine.tuning.collect_bytes_per_s, engine.clock.now_ns());
     let mut freed = FreedMemory::default();
+    let mut seen = 0;
     while !stop.wait_for(POLL_INTERVAL) {
+        if let Some(tuning) = engine.live.newer_than(&mut seen) {
+            collector.set_rate(tuning.collect_bytes_per_s, engine.clock.now_ns());
+        }
         let is_due = interval.has_passed(engine);
         if is_due {
             freed.look(engine);

@@ -23,7 +23,7 @@ mod differences;
 mod finder;
 mod health;
 mod item;
-
+mod live;
 mod locks;
 mod log;
 mod maintenance;
@@ -55,8 +55,8 @@ pub use damage::DamagedBlock;
 pub(crate) use data::{ContentSpace, ContentStore, Pin};
 pub use data::{LeftBlocks, RememberedStats};
 pub use differences::{DifferenceKind, DifferingRange, DifferingRanges, SentContent};
-pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use finder::{FinderReport, FinderState, FinderStats, FinderTuning, HeldBack};
+pub(crate) use finder::{SampledBlocks, Scope};
 pub(crate) use health::Health;
 pub(crate) use log::{MIN_RESERVE_SLOTS, State};
 pub(crate) use mover::layout_of;

@@ -5,6 +5,7 @@ use super::VolumeShared;
 use super::catalogue::Catalogue;
 use super::data::{ContentSpace, ContentStore, DataPath, Remembered};
 use super::health::Health;
+use super::live::LiveTuning;
 use super::log::{Log, LogParts};
 use super::mover::Ticker;
 use super::shared::VolumeSettings;
@@ -38,6 +39,8 @@ pub(crate) struct Common {
     pub(crate) seed: PoolSeed,
     pub(crate) fingerprinter: Arc<Fingerprinter>,
     pub(crate) tuning: Tuning,
+    /// Those of the settings that may have changed since.
+    pub(crate) live: Arc<LiveTuning>,
     pub(crate) counters: Arc<PoolCounters>,
     pub(crate) health: Arc<Health>,
     pub(crate) tasks: Arc<Tasks>,
@@ -135,6 +138,7 @@ impl Common {
             clock,
             superblock,
             tuning,
+            live: Arc::new(LiveTuning::new(tuning, &health)),
             counters,
             health,
             tasks,
@@ -224,7 +228,7 @@ fn catalogue_of(
         let VolumeRecord { id, name, size_bytes, mode, compression, read_only, .. } = info;
         let settings = VolumeSettings { mode, compression, read_only };
         let place = (id, size_bytes, superblock.block_bytes);
-        (name, VolumeShared::new(place, settings, tuning.finder_policy(), health))
+        (name, VolumeShared::new(place, settings, tuning.volume_tuning(), health))
     });
     Catalogue::new(shown.collect(), hidden, health)
 }

@@ -114,6 +114,8 @@ pub(super) struct Plan<'p> {
     /// The version of the metadata at the look-up.
     version: (u64, usize),
     max_references: u32,
+    /// `true` if equal fingerprints do not prove equal contents.
+    must_compare: bool,
 }
 
 impl<'p> Plan<'p> {
@@ -146,7 +148,7 @@ impl<'p> Plan<'p> {
         };
         let blocks: Vec<Block<'p>> = items.iter().map(block).collect();
         assert_eq!(patched, patches.len(), "each patched block was read once");
-        Self { blocks, version: (0, 0), max_references: u32::MAX }
+        Self { blocks, version: (0, 0), max_references: u32::MAX, must_compare: true }
     }
 
     pub(super) fn take_fingerprints(&mut self, writer: &Writer, mode: DedupMode) {
@@ -177,7 +179,8 @@ impl<'p> Plan<'p> {
             Ok((state.version(), places, found))
         })?;
         self.version = version;
-        let is_equal = writer.reader.proves_equality();
+        self.must_compare = writer.reader.must_compare_in(volume);
+        let is_equal = !self.must_compare;
         for (block, (place, known)) in self.blocks.iter_mut().zip(places.into_iter().zip(found)) {
             block.found =
                 known.map(|KnownBlock { pbn, record }| KnownContent { pbn, record, is_equal });
@@ -210,7 +213,7 @@ impl<'p> Plan<'p> {
     }
 
     pub(super) fn decide(&mut self, writer: &Writer) {
-        if !writer.reader.proves_equality() {
+        if self.must_compare {
             self.compare(writer);
         }
         let mut leaders: HashTable<usize> = HashTable::with_capacity(self.blocks.len());
@@ -238,7 +241,7 @@ impl<'p> Plan<'p> {
 
     /// Decides on one block. `leaders` has the first block of each content in the list.
     fn step(&self, writer: &Writer, at: usize, leaders: &mut HashTable<usize>) -> BlockFate {
-        let must_compare = !writer.reader.proves_equality();
+        let must_compare = self.must_compare;
         let Some(block) = self.blocks.get(at).filter(|block| block.step != BlockFate::Failed)
         else {
             return BlockFate::Failed;

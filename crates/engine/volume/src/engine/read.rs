@@ -42,7 +42,7 @@ impl Reader {
                 return Vec::new();
             }
         };
-        let mut blocks = BlockReads::with_capacity(lbns.len());
+        let mut blocks = BlockReads::with_capacity(self, lbns.len());
         let mut rest = places.as_slice();
         for read in reads {
             let count = read.range.blocks(block_bytes).count();

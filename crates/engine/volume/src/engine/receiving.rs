@@ -127,7 +127,7 @@ impl Volumes {
         settings: VolumeSettings,
     ) -> Arc<VolumeShared> {
         let place = (id, size_bytes, self.superblock.block_bytes);
-        VolumeShared::new(place, settings, self.tuning.finder_policy(), &self.health)
+        VolumeShared::new(place, settings, self.live.get().volume_tuning(), &self.health)
     }
 
     /// Makes an unfinished volume a snapshot. It is durable after the next flush, and never before

@@ -1,13 +1,14 @@
 //! A volume of an open pool, as its clients, the finder and the commands share it.
 
-use super::finder::{Backlog, DirtyGroups, FinderPolicy, Turn};
+use super::finder::{Backlog, DelayBounds, DirtyGroups, Turn};
 use super::health::Health;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use super::mover::Marks;
 use crate::counters::VolumeCounters;
 use crate::load::Load;
+use crate::pool::VolumeTuning;
 use gemelo_format::{Compression, DedupMode, Lbn, VolumeId};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(crate) struct VolumeShared {
     read_only: bool,
     /// `true` if the finder takes blocks of the volume while it is in-line.
     takes_deferred: bool,
+    verifies_bytes: AtomicBool,
+    remembers_fingerprints: AtomicBool,
     /// Held shared by every request, alone by a change of the whole volume. The value is `true` if
     /// the volume was removed.
     gate: OrderedRwLock<bool>,
@@ -59,7 +62,7 @@ impl VolumeShared {
     pub(super) fn new(
         (id, size_bytes, block_bytes): (VolumeId, u64, u32),
         settings: VolumeSettings,
-        policy: FinderPolicy,
+        tuning: VolumeTuning,
         health: &Arc<Health>,
     ) -> Arc<Self> {
         let VolumeSettings { mode, compression, read_only } = settings;
@@ -70,13 +73,15 @@ impl VolumeShared {
             mode: AtomicU8::new(mode.byte()),
             compression: AtomicU16::new(u16::from_le_bytes(compression.bytes())),
             read_only,
-            takes_deferred: policy.takes_deferred,
+            takes_deferred: tuning.takes_deferred,
+            verifies_bytes: AtomicBool::new(tuning.verify_bytes),
+            remembers_fingerprints: AtomicBool::new(tuning.remembers_fingerprints),
             // Several gates are closed in the order of the ids.
             gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), health, false),
             resizing: OrderedRwLock::new(Rank::Resizing, health, ()),
             patch_locks: OnceLock::new(),
             health: Arc::clone(health),
-            dirty: OrderedMutex::new(Rank::Dirty, health, DirtyGroups::new(policy.delay)),
+            dirty: OrderedMutex::new(Rank::Dirty, health, DirtyGroups::new(delay_of(tuning))),
             turn: Turn::default(),
             marks: Marks::new(),
             counters: VolumeCounters::default(),
@@ -136,6 +141,23 @@ impl VolumeShared {
         } else {
             self.dirty().clear();
         }
+    }
+
+    /// Takes other settings.
+    pub(super) fn set_tuning(&self, tuning: VolumeTuning) {
+        self.verifies_bytes.store(tuning.verify_bytes, Ordering::Relaxed);
+        self.remembers_fingerprints.store(tuning.remembers_fingerprints, Ordering::Relaxed);
+        self.dirty().set_bounds(delay_of(tuning));
+    }
+
+    /// Returns whether bytes are compared before a block of the volume is shared.
+    pub(super) fn verifies_bytes(&self) -> bool {
+        self.verifies_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether fingerprints are taken while contents are written here.
+    pub(super) fn remembers_fingerprints(&self) -> bool {
+        self.remembers_fingerprints.load(Ordering::Relaxed)
     }
 
     /// The compression of further writes.
@@ -225,4 +247,8 @@ impl VolumeShared {
     pub(crate) fn backlog(&self) -> Backlog {
         self.dirty().backlog()
     }
+}
+
+fn delay_of(tuning: VolumeTuning) -> DelayBounds {
+    DelayBounds::new(tuning.finder_delay, tuning.finder_max_delay)
 }

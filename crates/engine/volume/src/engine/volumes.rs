@@ -5,10 +5,11 @@ use super::{State, VolumeShared};
 use crate::engine::catalogue::Catalogue;
 use crate::engine::data::DataPath;
 use crate::engine::health::Health;
+use crate::engine::live::LiveTuning;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
-use crate::pool::Tuning;
+use crate::pool::{Tuning, VolumeTuning};
 use gemelo_base::Clock;
 use gemelo_base::units::format_exact_size;
 use gemelo_format::{
@@ -35,6 +36,7 @@ pub(crate) struct Volumes {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) superblock: Superblock,
     pub(super) tuning: Tuning,
+    pub(super) live: Arc<LiveTuning>,
 }
 
 impl Volumes {
@@ -47,6 +49,7 @@ impl Volumes {
             clock: Arc::clone(&common.clock),
             superblock: common.superblock.clone(),
             tuning: common.tuning,
+            live: Arc::clone(&common.live),
         }
     }
 
@@ -119,12 +122,12 @@ impl Volumes {
             is_unfinished: false,
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
-        let policy = self.tuning.finder_policy();
+        let tuning = self.live.get().volume_tuning();
         let settings = VolumeSettings { mode, compression, read_only: false };
         let new = VolumeShared::new(
             (volume, size_bytes, self.superblock.block_bytes),
             settings,
-            policy,
+            tuning,
             &self.health,
         );
         // The volume is empty, so the finder has nothing to examine.
@@ -153,8 +156,8 @@ impl Volumes {
         // clone or after it, as with a power cut at this instant.
         self.log.apply(&mut self.log.write(), &change)?;
         let place = (volume, from.size_bytes(), self.superblock.block_bytes);
-        let policy = self.tuning.finder_policy();
-        let copy = VolumeShared::new(place, settings, policy, &self.health);
+        let tuning = self.live.get().volume_tuning();
+        let copy = VolumeShared::new(place, settings, tuning, &self.health);
         catalogue.insert(name, copy);
         drop(catalogue);
         self.log.flush()
@@ -255,6 +258,12 @@ impl Volumes {
             Ok(())
         })?;
         self.log.flush()
+    }
+
+    /// Sets what a volume has for itself. It is not kept.
+    pub(crate) fn set_tuning(&self, name: &str, tuning: VolumeTuning) -> Result<()> {
+        self.catalogue.find(name)?.set_tuning(tuning);
+        Ok(())
     }
 
     /// Sets the compression of a volume's further writes.

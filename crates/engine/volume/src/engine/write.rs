@@ -156,7 +156,8 @@ impl Writer {
         let wanted = plan.fresh_blocks();
         let near = self.near.places(volume, &plan);
         // Off-line, fingerprints are taken later.
-        let rule = (&*near, mode == DedupMode::Offline);
+        let is_remembered = mode == DedupMode::Offline && volume.remembers_fingerprints();
+        let rule = (&*near, is_remembered);
         let stored = self.data.store_new(&plan.fresh_contents(), volume.compression(), rule)?;
         let Some(stored) = stored else { return Ok(PassEnd::Full(wanted)) };
         let StoredContents { places, taken: _taken } = stored;

@@ -39,4 +39,4 @@ pub use remove::{PoolRemoval, RemovalStep};
 pub use repair::{record_damage, repair, repair_outlook, repair_outlook_within, repair_within};
 pub use scrub::{DamagedContent, ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
-pub use tuning::Tuning;
+pub use tuning::{Tuning, VolumeTuning};

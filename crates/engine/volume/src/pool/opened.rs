@@ -1,6 +1,6 @@
 //! An open pool.
 
-use super::{PoolDirectory, Tuning};
+use super::{PoolDirectory, Tuning, VolumeTuning};
 use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace};
 use crate::error::{Result, StopReason, VolumeError};
 use crate::volume::Volume;
@@ -167,6 +167,21 @@ impl Pool {
     pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
         let _watch = self.engine.health.watch();
         self.engine.volumes.resize(name, size_bytes)
+    }
+
+    /// Changes the settings that an open pool can change: the interval of commits, both comparisons,
+    /// the finder without its memory, and the rates of the collector and of the arranger. Volumes
+    /// that exist keep what they have.
+    pub fn set_tuning(&self, tuning: Tuning) {
+        self.engine.live.set(tuning);
+    }
+
+    /// Changes the settings of a volume. They are not kept.
+    ///
+    /// # Errors
+    /// Fails if the pool has no volume of this name.
+    pub fn set_volume_tuning(&self, name: &str, tuning: VolumeTuning) -> Result<()> {
+        self.engine.volumes.set_tuning(name, tuning)
     }
 
     /// Sets the deduplication of a volume's further writes.

@@ -1,6 +1,6 @@
 //! Settings of an open pool.
 
-use crate::engine::{FinderPolicy, FinderTuning, InlineOverload, LayoutTuning};
+use crate::engine::{FinderTuning, InlineOverload, LayoutTuning};
 use gemelo_disk::{IoMode, SystemCache};
 use gemelo_metadata::{CacheSize, IndexSampling};
 use std::time::Duration;
@@ -58,6 +58,22 @@ pub struct Tuning {
     pub layout: LayoutTuning,
 }
 
+/// Settings of a volume of an open pool. Its record has the mode and the compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VolumeTuning {
+    /// As [`FinderTuning::delay`].
+    pub finder_delay: Duration,
+    /// As [`FinderTuning::max_delay`].
+    pub finder_max_delay: Duration,
+    /// `true` if bytes are compared before a block is shared by a write to this volume.
+    pub verify_bytes: bool,
+    /// `true` if the finder remembers fingerprints of contents while they are written here.
+    pub remembers_fingerprints: bool,
+    /// `true` if blocks may be left to the finder while the volume is in-line. It does not change
+    /// in an open pool.
+    pub takes_deferred: bool,
+}
+
 /// Bytes of the cache of contents, unless they are set.
 const CONTENT_CACHE_BYTES: u64 = 256 << 20;
 
@@ -104,10 +120,14 @@ impl Tuning {
         self.content_cache_bytes.unwrap_or(usual)
     }
 
-    /// The rules of the finder that concern each volume.
-    pub(crate) fn finder_policy(&self) -> FinderPolicy {
-        FinderPolicy {
-            delay: self.finder.delay_bounds(),
+    /// The settings of a volume that has none of its own.
+    #[must_use]
+    pub fn volume_tuning(&self) -> VolumeTuning {
+        VolumeTuning {
+            finder_delay: self.finder.delay,
+            finder_max_delay: self.finder.max_delay,
+            verify_bytes: self.verify_bytes,
+            remembers_fingerprints: true,
             takes_deferred: self.inline_overload == InlineOverload::Defer,
         }
     }

@@ -2,7 +2,9 @@
 //! for every command of a sort, are made from it; a test compares it with the command line.
 
 use super::volume;
-use super::{bench, campaign, compare, distribution, domain, filebench, pool, replay, scan, trace};
+use super::{
+    bench, campaign, compare, distribution, domain, filebench, pool, replay, scan, settings, trace,
+};
 use crate::kind::Described;
 
 /// A command that does something, and its properties.
@@ -190,15 +192,24 @@ pub static COMMANDS: &[ListedCommand] = &[
         .reads(&[format("INPUT --repair")])
         .on_pools(&["POOL", "POOL --repair --force", "POOL --data"]),
     command("pool create"),
+    command("pool get")
+        .makes(&[settings::DESCRIBED])
+        .reads(&[format("INPUT --json OUTPUT")])
+        .on_pools(&["POOL"]),
+    command("pool set")
+        .reads(&[format("INPUT --finder-delay 1s")])
+        .on_pools(&["POOL --finder-delay 1s"]),
+    command("pool tick").reads(&[format("INPUT")]).on_pools(&["POOL"]),
     command("pool gc").reads(&[format("INPUT")]).on_pools(&["POOL"]),
-    command("pool find").reads(&[format("INPUT")]).on_pools(&["POOL"]),
+    command("pool dedup").reads(&[format("INPUT")]).on_pools(&["POOL"]),
     command("pool scrub").reads(&[format("INPUT")]).on_pools(&["POOL"]),
-    command("pool arrange").reads(&[format("INPUT")]).on_pools(&["POOL"]),
+    command("pool defrag").reads(&[format("INPUT")]).on_pools(&["POOL"]),
     command("pool recompress").reads(&[format("INPUT")]).on_pools(&["POOL"]),
     command("pool grow")
         .reads(&[format("INPUT --capacity 1g")])
         .on_pools(&["POOL --capacity 128m"]),
     command("pool rm").reads(&[format("INPUT --force")]),
+    command("pool unit").reads(&[format("INPUT")]),
     command("pool hand-over").reads(&[format("INPUT")]),
     command("domain stat").makes(&[domain::stat::DESCRIBED]),
     command("domain check").makes(&[domain::check::DESCRIBED]),
@@ -231,6 +242,7 @@ pub static COMMANDS: &[ListedCommand] = &[
     command("volume snapshot").reads(&[format("INPUT/a b")]).on_pools(&["POOL/a b"]),
     command("volume clone").reads(&[format("INPUT/a b")]).on_pools(&["POOL/a b"]),
     command("volume set").reads(&[format("INPUT/a --dedup off")]).on_pools(&["POOL/a --dedup off"]),
+    command("volume get").makes_other_kinds().reads(&[format("INPUT/a")]).on_pools(&["POOL/a"]),
     // Any data can be imported, but nothing is a mistake.
     command("volume import").reads(&[directory("INPUT OUTPUT/a")]).on_pools(&["FILE POOL/new"]),
     command("serve")

@@ -21,6 +21,7 @@ mod report;
 mod scan;
 mod schema;
 mod serve;
+pub mod settings;
 mod suite;
 pub(crate) mod trace;
 mod verify;
@@ -28,7 +29,9 @@ mod volume;
 
 use crate::context::{Context, Verbosity};
 use crate::exit::Outcome;
+use crate::help::{completed, hint};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::io::Write as _;
 
 /// Analyse data, generate load with the same duplicates, and store data with deduplication.
 #[derive(Debug, Parser)]
@@ -45,8 +48,9 @@ impl Arguments {
     /// Reads the arguments of this process. If they make no command, says so and ends the process,
     /// with status 0 after the help and 2 after an error.
     pub(crate) fn read() -> Self {
-        let matches = with_negative_values(Self::command()).get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = with_negative_values(completed(Self::command())).try_get_matches();
+        let read = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        read.unwrap_or_else(|error| refuse(&error))
     }
 
     /// Uses, and gives up, the rights that the command needs only once.
@@ -60,6 +64,20 @@ impl Arguments {
     pub(crate) const fn verbosity(&self) -> Verbosity {
         if self.quiet { Verbosity::Quiet } else { Verbosity::Usual }
     }
+}
+
+/// Says that the arguments make no command, and what is meant if that can be guessed, and ends the
+/// process.
+fn refuse(error: &clap::Error) -> ! {
+    let _ = error.print();
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| gemelo_base::text_of_name(&word)).collect();
+    if error.use_stderr()
+        && let Some(here) = hint(&words)
+    {
+        let _ = writeln!(std::io::stderr(), "\nhere: {here}");
+    }
+    std::process::exit(error.exit_code())
 }
 
 /// Has a negative number be the value of the option before it, so that the option says what is
@@ -105,6 +123,8 @@ enum Command {
     ///
     /// All `pool` and `volume` commands work on the pool while it is served. With socket
     /// activation, the server also listens at the sockets that the service manager hands over.
+    ///
+    /// The settings that 'gemelo pool set --help' lists are options here as well, for this run.
     Serve(Box<serve::Arguments>),
     /// Make a volume of a served pool a block device of this host
     ///

@@ -32,7 +32,9 @@ pub(super) fn text(remedy: &Remedy) -> Cow<'static, str> {
         Remedy::ListenAtFile => {
             "give --listen unix:PATH, or leave out --socket-mode and --socket-group"
         }
-        Remedy::MemoryForClients => "raise --memory, or allow fewer clients with --max-connections",
+        Remedy::MemoryForClients => {
+            "raise --client-memory, or allow fewer clients with --max-connections"
+        }
         Remedy::MemoryForTrace => "raise --memory, or count fewer records or devices",
         Remedy::NoDirect => "use --sync none or --sync fsync, and leave out --direct",
         Remedy::UsePsync => "use --engine psync",

@@ -42,6 +42,20 @@ const SLOWER: u8 = 6;
 /// script can repeat the measurement, and never counts it as a pass.
 const UNDECIDED: u8 = 8;
 
+/// The statuses with their meanings, for the manual pages.
+pub(crate) const STATUSES: [(u8, &str); 10] = [
+    (DONE, "The command did all that was asked."),
+    (1, "The command failed, was interrupted, or did a part of the work and said which."),
+    (2, "Bad input: an argument, an option, a file or a name is wrong. Nothing was touched."),
+    (3, "Another process has the pool, the device, the file or the address."),
+    (4, "Stored data are damaged."),
+    (5, "No space, memory or other limited resource is left, or not for long."),
+    (SLOWER, "A comparison found a figure that is slower than permitted."),
+    (7, "The process may not act for a member of a domain any more."),
+    (UNDECIDED, "A comparison cannot tell whether a figure is slower than permitted."),
+    (70, "The program contradicts itself: report it."),
+];
+
 /// Returns the exit status for a kind of failure.
 const fn status(kind: FailureKind) -> u8 {
     match kind {

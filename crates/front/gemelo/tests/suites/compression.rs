@@ -74,7 +74,7 @@ fn volumes_with_blocks_of_every_size_are_imported_and_exported() {
             let volume = pool.volume(name);
             done(&["volume", "create", &volume, "--size", "2m", "--dedup", mode]);
             done(&["volume", "import", &raw, &volume, "--force"]);
-            done(&["pool", "find", &pool.path()]);
+            done(&["pool", "dedup", &pool.path()]);
             done(&["volume", "export", &volume, &back, "--force"]);
             assert!(fs::read(&back).unwrap() == contents, "{size}, {mode}");
         }

@@ -2,7 +2,7 @@
 //! closed pipes. Every command of the list that reads a file is tested with missing, corrupt and
 //! empty input. A failure must leave outputs untouched.
 
-use crate::common::{Ran, gemelo};
+use crate::common::{Ran, commands_in, gemelo};
 use gemelo::list::COMMANDS;
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,18 +29,7 @@ fn subcommands(words: &[String]) -> (bool, Vec<String>) {
     assert_eq!((help.status, help.err.as_str()), (0, ""), "{words:?} --help");
     assert!(help.out.contains("Usage: gemelo"), "{words:?} --help: {}", help.out);
     let usage = help.out.lines().find(|line| line.starts_with("Usage: ")).unwrap_or_default();
-    let names = help
-        .out
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| line.starts_with(' '))
-        // Longer descriptions go on deeper.
-        .filter(|line| !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
-        .map(str::to_owned)
-        .collect();
+    let names = commands_in(&help.out);
     (!usage.ends_with("<COMMAND>"), names)
 }
 

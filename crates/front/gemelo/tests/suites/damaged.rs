@@ -286,9 +286,9 @@ fn volumes_that_come_and_go_are_no_damage_for_commands_on_a_served_pool() {
                 for words in [
                     ["pool", "check", &path, "--data"].as_slice(),
                     &["pool", "scrub", &path],
-                    &["pool", "find", &path],
-                    &["pool", "find", &path, "--estimate"],
-                    &["pool", "arrange", &path],
+                    &["pool", "dedup", &path],
+                    &["pool", "dedup", &path, "--estimate"],
+                    &["pool", "defrag", &path],
                     &["pool", "stat", &path, "--space"],
                     &["volume", "ls", &path],
                 ] {

@@ -200,18 +200,17 @@ impl Helps {
     }
 
     fn has_command(&mut self, words: &[String], name: &str) -> bool {
-        let help = self.of(words);
-        let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-        let mut names = lines
-            .take_while(|line| line.starts_with(' '))
-            .filter(|line| !line.starts_with("   "))
-            .filter_map(|line| line.split_whitespace().next());
-        names.any(|known| known == name)
+        crate::common::commands_in(self.of(words)).iter().any(|known| known == name)
     }
 
     fn has_option(&mut self, words: &[String], name: &str) -> bool {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-        self.of(words).split(|letter| !is_part(letter)).any(|word| word == name)
+        let mut has = |words: &[String]| {
+            self.of(words).split(|letter| !is_part(letter)).any(|word| word == name)
+        };
+        // These have the settings of pools as options, which their helps do not list.
+        let has_settings = matches!(words.join(" ").as_str(), "serve" | "pool create");
+        has(words) || has_settings && has(&["pool".to_owned(), "set".to_owned()])
     }
 
     /// Returns the first word of a command line, after `gemelo`, that gemelo does not know.

@@ -163,7 +163,7 @@ fn options_and_drop_ins_of_the_units_are_understood() {
         .replace("/usr/local/bin/gemelo", env!("CARGO_BIN_EXE_gemelo"));
     let drop_ins = directory.path().join("gemelo@test.service.d");
     fs::create_dir(&drop_ins).unwrap();
-    fs::copy(examples("systemd/block-device.conf"), drop_ins.join("x.conf")).unwrap();
+    fs::copy(units.join("disks.conf"), drop_ins.join("x.conf")).unwrap();
     fs::write(directory.path().join("gemelo@test.service"), unit).unwrap();
     fs::copy(units.join("gemelo@.socket"), directory.path().join("gemelo@test.socket")).unwrap();
     let mut verify = Command::new("systemd-analyze");

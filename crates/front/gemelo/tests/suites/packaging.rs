@@ -1,6 +1,6 @@
 //! Tests of manual pages, completions, `make install` and the Debian package.
 
-use crate::common::{Ran, gemelo};
+use crate::common::{Ran, commands_in, gemelo};
 use gemelo_tools::has_tool;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -43,11 +43,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 /// The names under "Commands:" of a help text.
 fn commands(words: &[&str]) -> Vec<String> {
     let help = gemelo(&[words, &["--help"]].concat()).out;
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let lines =
-        lines.take_while(|line| line.starts_with(' ')).filter(|line| !line.starts_with("   "));
-    let names = lines.filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| *name != "help").map(str::to_owned).collect()
+    commands_in(&help)
 }
 
 /// The names of the manual pages that there should be.
@@ -78,7 +74,14 @@ fn every_command_has_a_manual_page() {
     assert_eq!(files(&directory), pages);
     for page in &pages {
         let text = fs::read_to_string(directory.join(page)).unwrap();
-        for heading in [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"] {
+        for heading in [
+            ".SH NAME",
+            ".SH SYNOPSIS",
+            ".SH DESCRIPTION",
+            ".SH OPTIONS",
+            ".SH \"EXIT STATUS\"",
+            ".SH \"SEE ALSO\"",
+        ] {
             assert!(text.contains(heading), "{heading} in {}", page.display());
         }
         let version = format!("\"gemelo {}\"", env!("CARGO_PKG_VERSION"));

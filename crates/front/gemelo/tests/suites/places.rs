@@ -257,7 +257,7 @@ fn a_benchmark_opens_a_pool_with_the_pools_settings() {
     let target = format!("pool:{}", pool.volume("disk"));
     let words = ["bench", "--target", &target, "--distribution", "unique", "--bytes", "64k"];
     let text = refused(&words);
-    assert!(text.contains("settings.toml: line 1: expected \"direct\""), "{text}");
+    assert!(text.contains("settings.toml: line 1: io: 'fast' is none of \"direct\""), "{text}");
     fs::write(pool.file("pool/settings.toml"), "io = \"buffered\"\n").unwrap();
     done(&words);
     pool.assert_clean();

@@ -60,6 +60,8 @@ const COMMANDS: &[&str] = &[
     "compare DIR/first DIR/second --figure all/operations_per_s",
     "pool stat DIR/pool",
     "pool status DIR/pool",
+    "pool get DIR/pool",
+    "volume get DIR/pool/a",
     "pool stat DIR/scrubbed",
     "pool ls DIR",
     "pool estimate --capacity 1t",

@@ -193,10 +193,10 @@ fn limits_are_set_and_those_that_do_not_go_together_are_refused() {
     done(&["volume", "create", &pool.volume("a"), "--size", "8m"]);
     let (path, listen) = (pool.path(), format!("unix:{}", pool.file("socket")));
     let serve = ["serve", &path, "--listen", &listen];
-    let message = refused(&[&serve[..], &["--memory", "1m"]].concat());
+    let message = refused(&[&serve[..], &["--client-memory", "1m"]].concat());
     for part in [
         "1.00 MiB of memory are too little for 256 clients",
-        "--memory",
+        "--client-memory",
         "at least 80.00 MiB",
         "--max-connections",
     ] {
@@ -207,8 +207,8 @@ fn limits_are_set_and_those_that_do_not_go_together_are_refused() {
         let told = format!("of memory, less than {} 10.00 EiB", option.trim_start_matches('-'));
         assert!(message.contains(&told), "{message}");
     }
-    let options = ["--memory", "32m", "--max-connections", "2", "--max-handshakes", "1"];
-    let times = ["--idle-timeout", "300ms", "--receive-timeout", "1s", "--send-timeout", "0s"];
+    let options = ["--client-memory", "32m", "--max-connections", "2"];
+    let times = ["--idle-timeout", "300ms"];
     let served = pool.serve(&[&options[..], &times].concat());
     // What is made while the client is there counts as idle.
     let data = noise(1, 4 << 20);

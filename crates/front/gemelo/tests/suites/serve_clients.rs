@@ -65,7 +65,7 @@ fn a_mode_or_group_that_cannot_be_had_is_refused() {
 #[test]
 fn connections_are_logged_on_request() {
     let pool = pool_with_volume();
-    let served = pool.serve(&["--log-connections"]);
+    let served = pool.serve(&["--log-connections", "on"]);
     let mut client = connect(&pool);
     let write = Submission::Write { offset: 0, data: &[7; 8192], durable: true };
     assert!(client.run(write, |done| done.error).unwrap().is_none());
@@ -133,7 +133,7 @@ fn the_limit_of_open_files_is_raised_or_the_lack_is_told() {
 #[test]
 fn the_memory_of_clients_is_among_the_figures() {
     let pool = pool_with_volume();
-    let served = pool.serve(&["--memory", "96m"]);
+    let served = pool.serve(&["--client-memory", "96m"]);
     assert_eq!(pool.stat("/server/memory_limit_bytes"), 96 << 20);
     assert_eq!(pool.stat("/server/memory_bytes"), 0);
     let _client = connect(&pool);

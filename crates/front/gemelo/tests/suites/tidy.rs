@@ -177,14 +177,7 @@ fn documents_that_users_look_for_are_there() {
 /// The names under "Commands:" of a help text.
 fn commands(words: &[&str]) -> Vec<String> {
     let help = crate::common::gemelo(&[words, &["--help"]].concat()).out;
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names =
-        lines.take_while(|line| line.starts_with(' ')).filter(|line| !line.starts_with("   "));
-    names
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
-        .map(str::to_owned)
-        .collect()
+    crate::common::commands_in(&help)
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn a_scrub_that_fails_for_ten_minutes_is_tried_a_few_times_and_told_once() {
     let directory = tempfile::tempdir().unwrap();
     let (metadata, clock) = (Arc::new(Breakable::default()), Arc::new(ManualClock::new()));
     let pool = pool_on(&metadata, &clock);
-    let kept = Kept::File(directory.path().join(FILE));
+    let kept = KeptText::File(directory.path().join(FILE));
     let scrubs = Scrubs::keeping(kept, Arc::clone(&clock) as Arc<dyn Clock>);
     let (recorder, mut log, mut tries) = (Recorder::new(), FailureLog::default(), 0);
     let options = ScrubOptions { max_bytes_per_s: None, heals: true };
@@ -103,7 +103,7 @@ fn a_scrub_that_fails_for_ten_minutes_is_tried_a_few_times_and_told_once() {
 fn a_scrub_that_took_long_and_failed_is_not_begun_again_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new());
-    let kept = || Kept::File(directory.path().join(FILE));
+    let kept = || KeptText::File(directory.path().join(FILE));
     // A scrub of an hour that fails. It rests for 32 hours, or until the schedule wants one.
     for (interval_h, rest_h) in [(100, 32), (24, 24)] {
         let scrubs = Scrubs::keeping(kept(), Arc::clone(&clock) as Arc<dyn Clock>);
@@ -120,7 +120,7 @@ fn a_scrub_that_took_long_and_failed_is_not_begun_again_at_once() {
 #[test]
 fn a_schedule_that_is_due_during_a_scrub_by_a_command_is_no_failure() {
     let directory = tempfile::tempdir().unwrap();
-    let kept = Kept::File(directory.path().join(FILE));
+    let kept = KeptText::File(directory.path().join(FILE));
     let scrubs = Scrubs::keeping(kept, Arc::new(ManualClock::new()));
     let running = Running::begin(&scrubs, &Arc::default()).unwrap();
     scrubs.turn(Duration::from_secs(1), 0, || panic!("another one runs"));

@@ -107,6 +107,11 @@ impl DirtyGroups {
         }
     }
 
+    /// Changes the bounds of the delay.
+    pub(crate) const fn set_bounds(&mut self, bounds: DelayBounds) {
+        self.rewrites.set_bounds(bounds);
+    }
+
     /// Marks blocks that were written.
     pub(crate) fn mark(&mut self, lbns: impl Iterator<Item = Lbn>, now_ns: u64) {
         let mut run: Option<(u64, u64)> = None;

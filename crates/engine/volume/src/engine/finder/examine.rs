@@ -126,7 +126,7 @@ impl Examiner {
             known.iter().map(|(_, fingerprint)| *fingerprint).collect();
         let found = self.look_up_contents(volume, &fingerprints)?;
         assert_eq!(found.len(), known.len(), "each content is looked up once");
-        let must_compare = self.reader.must_compare();
+        let must_compare = self.reader.must_compare_in(volume);
         let mut candidates = Vec::with_capacity(known.len());
         for ((own, fingerprint), entry) in known.iter().zip(found) {
             if entry.is_some_and(|known| must_compare || known.record.is_suspect) {
@@ -172,7 +172,7 @@ impl Examiner {
         self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
         assert_eq!(fingerprints.len(), good_contents.len(), "each content has a fingerprint");
         let found = self.look_up_contents(volume, &fingerprints)?;
-        let must_compare = self.reader.must_compare();
+        let must_compare = self.reader.must_compare_in(volume);
         let compared = if must_compare {
             let known = good_contents.iter().zip(&fingerprints).zip(&found);
             let likenesses: Vec<FingerprintMatch<'_>> = known
@@ -236,7 +236,7 @@ impl Examiner {
         let known = scratch.found.first().copied().flatten().map(|known| known.pbn);
         // A block that became known since the look-up is equal if fingerprints prove it.
         let is_as_before = known == entry;
-        if !is_as_before && self.reader.must_compare() {
+        if !is_as_before && self.reader.must_compare_in(volume) {
             return Ok(SettledCandidate::Again);
         }
         let is_healed = candidate.is_healed && is_as_before;

@@ -113,6 +113,11 @@ impl FinderPace {
         }
     }
 
+    /// Returns whether the time of day matters.
+    pub(super) const fn has_window(&self) -> bool {
+        self.tuning.window.is_some()
+    }
+
     /// Decides whether the finder may examine blocks that are due.
     pub(super) fn decide(&mut self, look: &PoolLook) -> Result<Allowed, Refusal> {
         self.note_load(look);

@@ -8,6 +8,7 @@
 
 use super::dirty::{GROUP_BLOCKS, set_bits};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// One group in this many is in the sample.
 const GROUPS_PER_SAMPLED: u64 = 64;
@@ -31,9 +32,19 @@ pub(crate) struct DelayBounds {
     pub(crate) max_ns: u64,
 }
 
+impl DelayBounds {
+    /// A longest delay below the least one means a fixed delay.
+    pub(crate) fn new(delay: Duration, max_delay: Duration) -> Self {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let min_ns = ns(delay);
+        Self { min_ns, max_ns: ns(max_delay).max(min_ns) }
+    }
+}
+
 impl Default for DelayBounds {
     fn default() -> Self {
-        super::tuning::FinderTuning::default().delay_bounds()
+        let usual = super::tuning::FinderTuning::default();
+        Self::new(usual.delay, usual.max_delay)
     }
 }
 
@@ -76,6 +87,14 @@ impl Rewrites {
             classes: [0; CLASSES],
             examined_blocks: 0,
             wasted_blocks: 0,
+        }
+    }
+
+    /// Changes the bounds. The delay is the least one until it is chosen anew.
+    pub(super) const fn set_bounds(&mut self, bounds: DelayBounds) {
+        if self.bounds.min_ns != bounds.min_ns || self.bounds.max_ns != bounds.max_ns {
+            self.bounds = bounds;
+            self.delay_ns = bounds.min_ns;
         }
     }
 

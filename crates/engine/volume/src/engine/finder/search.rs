@@ -15,7 +15,6 @@ use crate::engine::read::wanted_at;
 use crate::engine::tasks::Tasks;
 use crate::engine::{VolumeShared, Wanted};
 use crate::error::Result;
-use crate::pool::Tuning;
 use gemelo_base::Clock;
 use gemelo_format::{Fingerprinter, Lbn, Pbn};
 use std::sync::Arc;
@@ -41,7 +40,6 @@ pub(crate) struct Finder {
     pub(super) counters: Arc<PoolCounters>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tasks: Arc<Tasks>,
-    pub(super) tuning: Tuning,
 }
 
 impl Finder {
@@ -62,7 +60,6 @@ impl Finder {
             counters: Arc::clone(&common.counters),
             clock: Arc::clone(&common.clock),
             tasks: Arc::clone(&common.tasks),
-            tuning: common.tuning,
         }
     }
 

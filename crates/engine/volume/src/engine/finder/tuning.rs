@@ -1,6 +1,5 @@
 //! The settings of the finder.
 
-use super::rewrites::DelayBounds;
 use gemelo_base::DailyWindow;
 use std::time::Duration;
 
@@ -26,23 +25,6 @@ pub struct FinderTuning {
     pub busy_cpu_percent: u32,
     /// Memory in bytes for fingerprints that are taken while contents are written; 0 for none.
     pub memory_bytes: u64,
-}
-
-/// The rules of the finder that concern each volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FinderPolicy {
-    pub(crate) delay: DelayBounds,
-    /// `true` if blocks of in-line volumes may be left to the finder.
-    pub(crate) takes_deferred: bool,
-}
-
-impl FinderTuning {
-    /// Returns the bounds of the delay.
-    pub(crate) fn delay_bounds(&self) -> DelayBounds {
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let min_ns = ns(self.delay);
-        DelayBounds { min_ns, max_ns: ns(self.max_delay).max(min_ns) }
-    }
 }
 
 impl Default for FinderTuning {

@@ -9,6 +9,7 @@ use crate::engine::finder::Finder;
 use crate::engine::worker::POLL_INTERVAL;
 use crate::error::Result;
 use crate::load::Traffic;
+use crate::pool::Tuning;
 use gemelo_base::background::{Step, StopSignal};
 use gemelo_base::scheduling::use_spare_time;
 use std::time::Duration;
@@ -22,10 +23,14 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     let block_bytes = engine.data.block_bytes() as u64;
     let mut pace = FinderPace::new(engine.tuning.finder, block_bytes, engine.clock.now_ns());
     let mut held = None;
-    let mut wait = POLL_INTERVAL;
+    let (mut wait, mut seen) = (POLL_INTERVAL, 0);
     let mut while_written = WhileWritten::new(engine.tuning.finder, engine.clock.now_ns());
     while !stop.wait_for(wait) {
         let now_ns = engine.clock.now_ns();
+        if let Some(Tuning { finder, .. }) = engine.live.newer_than(&mut seen) {
+            pace = FinderPace::new(finder, block_bytes, now_ns);
+            while_written = WhileWritten::new(finder, now_ns);
+        }
         let remembered = engine.data.remembered();
         let idle_ns = || engine.clock.idle_cpu_ns();
         if let Some(decision) = while_written.decide(now_ns, remembered.cpu_ns(), idle_ns) {
@@ -43,7 +48,7 @@ impl Finder {
         if let Some((hold, since_ns)) = held.take() {
             self.control.add_held(hold, now_ns.saturating_sub(since_ns));
         }
-        let look = self.look(now_ns);
+        let look = self.look(pace, now_ns);
         let is_failing = !self.tasks.finder.is_due() || self.health.check_writable().is_err();
         if self.control.has_command() || is_failing || !self.has_due(now_ns) {
             pace.note_load(&look);
@@ -81,11 +86,11 @@ impl Finder {
         self.clock.thread_cpu_ns().unwrap_or_else(|| self.clock.now_ns())
     }
 
-    fn look(&self, now_ns: u64) -> PoolLook {
+    fn look(&self, pace: &FinderPace, now_ns: u64) -> PoolLook {
         let Traffic { in_flight, ended: requests } = self.catalogue.traffic();
         PoolLook {
             now_ns,
-            local_minute: self.tuning.finder.window.and_then(|_| self.clock.local_minute()),
+            local_minute: pace.has_window().then(|| self.clock.local_minute()).flatten(),
             is_paused: self.control.is_paused(),
             in_flight,
             requests,

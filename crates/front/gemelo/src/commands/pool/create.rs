@@ -3,16 +3,16 @@
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::files;
-use crate::values::{OnOff, io_mode_parser, parse_compression, pool_place_parser};
+use crate::setting_options::{OfPoolsHidden, SettingOptions};
+use crate::values::{parse_compression, pool_place_parser};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
-use gemelo_base::values::{Size, Span};
-use gemelo_disk::IoMode;
+use gemelo_base::values::Size;
 use gemelo_format::{Compression, FingerprintKind, IndexForm, Policy};
 use gemelo_job::choice;
 use gemelo_place::PoolPlace;
-use gemelo_serve::{RequestFailure, SETTINGS, Settings};
+use gemelo_serve::{RequestFailure, SETTINGS_FILE, Settings, Value, setting};
 use gemelo_volume::{IndexSampling, NewPool, PoolOptions, about_policy};
 use std::path::{Path, PathBuf};
 
@@ -48,20 +48,8 @@ pub(crate) struct Arguments {
     policy: Option<Policy>,
     /// Memory that the metadata may take when the pool is full; their cache gets what the index
     /// leaves, as far as they need it
-    #[arg(long, value_name = "SIZE", conflicts_with = "metadata_cache")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "metadata-cache")]
     memory: Option<Size>,
-    /// Memory for pages and changes of metadata [default: what they need, up to a sixty-fourth of
-    /// the memory]
-    #[arg(long, value_name = "SIZE")]
-    metadata_cache: Option<Size>,
-    /// Contents of which one is in the index: a power of two from 1 to 1024. Others are found if
-    /// they were written beside one that is [default: 1]
-    #[arg(long, value_name = "COUNT")]
-    index_sample: Option<IndexSampling>,
-    /// Memory for contents that were written lately, while the pool is open; 0 for none [default:
-    /// 256m; 0 where the system keeps what was written in memory]
-    #[arg(long, value_name = "SIZE")]
-    cache: Option<Size>,
     /// Hash by which equal contents are found [default: blake3, or as the domain was created]
     #[arg(long, value_name = "KIND")]
     fingerprint: Option<FingerprintOption>,
@@ -69,28 +57,12 @@ pub(crate) struct Arguments {
     /// it cannot compress later [default: off]
     #[arg(long, value_name = "KIND", value_parser = parse_compression)]
     compression: Option<Compression>,
-    /// Make writes durable after this time at the latest, even if no client flushes [default: 5s]
-    #[arg(long, value_name = "DURATION")]
-    commit_interval: Option<Span>,
-    /// Compare bytes before a block is shared, with every kind of fingerprint
-    #[arg(long)]
-    verify_bytes: bool,
-    /// Compare contents with their checksums at every read, so that damage is an error and never a
-    /// wrong content [default: on]
-    #[arg(long, value_name = "on|off")]
-    verify_reads: Option<OnOff>,
-    /// Select whether writes bypass the page cache. Where the file system has no direct writes they
-    /// are buffered in any case [default: direct]
-    #[arg(long, value_name = "direct|buffered", value_parser = io_mode_parser())]
-    io: Option<IoMode>,
-    /// Most data to move a second while the pool is idle, so that neighbouring blocks are stored
-    /// side by side; 0 for none [default: 200m]
-    #[arg(long, value_name = "SIZE")]
-    layout_rate: Option<Size>,
     /// Overwrite a device that holds data, if it is given with --data or --metadata, or destroy
     /// the data of a member of a domain, which is named first
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    settings: SettingOptions<OfPoolsHidden>,
 }
 
 /// Makes the parser of the names of policies. The help lists all of them.
@@ -118,19 +90,16 @@ choice!(
 
 impl Arguments {
     fn settings(&self, options: &PoolOptions) -> crate::Result<Settings> {
-        Ok(Settings {
-            commit_interval_ms: self
-                .commit_interval
-                .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)),
-            verify_reads: self.verify_reads.map(OnOff::is_on),
-            verify_bytes: self.verify_bytes.then_some(true),
-            io: self.io,
-            metadata_cache_bytes: self.cache_within_memory(options)?,
-            index_sample: self.index_sample,
-            cache_bytes: self.cache.map(|cache| cache.0),
-            layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
-            ..Settings::default()
-        })
+        let mut pool = self.settings.values();
+        if let (Some(known), Some(memory)) = (setting("metadata-cache"), self.memory) {
+            let bytes = options.cache_within(memory.0, self.sampling()).or_bad_input()?;
+            pool.set(known, Some(Value::Size(bytes)));
+        }
+        Ok(Settings { pool, ..Settings::default() })
+    }
+
+    fn sampling(&self) -> IndexSampling {
+        self.settings.values().tuning().index_sampling
     }
 
     fn options(&self) -> crate::Result<PoolOptions> {
@@ -164,8 +133,7 @@ impl Arguments {
 
     /// Refuses a sample for an index on disk, which has every content.
     fn check_sample(&self, options: &PoolOptions) -> crate::Result<()> {
-        let is_sampled = self.index_sample.is_some_and(|sample| sample != IndexSampling::ALL);
-        if !is_sampled || options.policy.index() == IndexForm::Memory {
+        if self.sampling() == IndexSampling::ALL || options.policy.index() == IndexForm::Memory {
             return Ok(());
         }
         Err(refused!(
@@ -173,13 +141,6 @@ impl Arguments {
              one of them",
             options.policy.name()
         ))
-    }
-
-    /// The cache that was asked for, or the one with which the metadata fit in the memory.
-    fn cache_within_memory(&self, options: &PoolOptions) -> crate::Result<Option<u64>> {
-        let Some(memory) = self.memory else { return Ok(self.metadata_cache.map(|cache| cache.0)) };
-        let sampling = self.index_sample.unwrap_or(IndexSampling::ALL);
-        Ok(Some(options.cache_within(memory.0, sampling).or_bad_input()?))
     }
 }
 
@@ -193,7 +154,7 @@ impl Arguments {
             ("--fingerprint", self.fingerprint.is_some(), of_domain),
             ("--data", self.data.is_some(), of_disk),
             ("--metadata", self.metadata.is_some(), of_disk),
-            ("--io", self.io.is_some(), of_disk),
+            ("--io", self.settings.values().get("io").is_some(), of_disk),
         ];
         match given.iter().find(|(_, is_given, _)| *is_given) {
             None => Ok(()),
@@ -221,7 +182,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     arguments.check_sample(&options)?;
     let settings = arguments.settings(&options)?;
     // A pool that could not be served with its own settings is not made.
-    settings.fit(gemelo_base::memory::of_process())?;
+    settings.pool.fit(gemelo_base::memory::of_process())?;
     let pool = &arguments.pool;
     let about = |failure: RequestFailure| failure.about(&pool.to_string());
     let options = match pool {
@@ -236,9 +197,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         }
         PoolPlace::Member(member) => {
             arguments.refuse_for_member()?;
-            let text = settings.text()?;
+            let text = (!settings.pool.is_empty()).then(|| settings.text());
             let texts: Vec<(&str, &str)> =
-                text.iter().map(|text| (SETTINGS, text.as_str())).collect();
+                text.iter().map(|text| (SETTINGS_FILE, text.as_str())).collect();
             let monitor = &*context.monitor;
             member.create(&options, &texts, monitor).map_err(|error| about(error.into()))?
         }
@@ -267,7 +228,7 @@ mod tests {
         let Line { arguments } = Line::try_parse_from(line.split(' ')).or_failed()?;
         let options = arguments.options()?;
         arguments.check_sample(&options)?;
-        Ok((options.policy, arguments.settings(&options)?.metadata_cache_bytes))
+        Ok((options.policy, arguments.settings(&options)?.pool.size("metadata-cache")))
     }
 
     #[test]

@@ -145,7 +145,7 @@ const fn state(state: FinderState) -> &'static str {
     match state {
         FinderState::Idle => "idle",
         FinderState::Working => "working",
-        FinderState::Paused => "paused: 'gemelo pool find --resume' resumes it",
+        FinderState::Paused => "paused: 'gemelo pool dedup --resume' resumes it",
         FinderState::Window => "waits for its window of the day",
         FinderState::Interval => "waits for its next round",
         FinderState::Rate => "waits because of its rate",

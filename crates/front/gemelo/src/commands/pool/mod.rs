@@ -3,8 +3,8 @@
 mod check;
 pub(super) mod check_findings;
 pub(crate) mod create;
+mod dedup;
 pub(super) mod estimate;
-mod find;
 mod finder_text;
 mod grow;
 mod hand_over;
@@ -16,7 +16,9 @@ mod sharing_text;
 pub(super) mod stat;
 mod stat_text;
 pub(crate) mod status;
+mod unit;
 
+use super::settings;
 use crate::context::Context;
 use crate::exit::Outcome;
 use clap::{Args, Subcommand};
@@ -30,6 +32,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Create a pool
+    ///
+    /// The settings that 'gemelo pool set --help' lists are options here as well.
     Create(create::Arguments),
     /// Estimate the memory and the metadata of a full pool with each policy, before it is created
     Estimate(estimate::Arguments),
@@ -41,6 +45,18 @@ enum Action {
     /// damaged. The exit status is 0 if it is good, 5 if the pool is full soon, 4 if something is
     /// damaged, and 1 otherwise.
     Status(status::Arguments),
+    /// Change settings of a pool, which apply whenever it is opened
+    ///
+    /// Most are in effect at once, also while the pool is served; the help says which wait for the
+    /// next opening. The word 'default' as a value takes a choice back. 'gemelo pool get' shows
+    /// what is in effect. 'gemelo serve' has the same options for one run of the server.
+    Set(settings::PoolSet),
+    /// Show the settings of a pool: the values in effect, and where they come from
+    Get(settings::PoolGet),
+    /// Make the snapshots that are due by the settings of volumes, and remove old ones
+    ///
+    /// A server does this by itself. For a pool that is not served, call it from a timer.
+    Tick(settings::Tick),
     /// Make freed blocks usable, and return free space to the file system or device
     ///
     /// A served pool returns runs of blocks that were freed since it was opened, in the background
@@ -51,13 +67,13 @@ enum Action {
     /// A served pool does this in the background, some time after blocks were written. --pause and
     /// --resume control that background work instead. In a member of a domain, the command also
     /// shares the contents with the other members, until nothing is left to share.
-    Find(find::Arguments),
+    Dedup(dedup::Arguments),
     /// Store neighbouring blocks of all volumes side by side now
     ///
     /// Random overwrites scatter the blocks of a volume, so that sequential reads become slow. A
     /// served pool brings them together in the background while it is idle and at a limited rate.
     /// It leaves blocks that are shared, by duplicates or snapshots, to this command.
-    Arrange(passes::Arguments),
+    Defrag(passes::Arguments),
     /// Store the contents of all volumes again in the way in which their volumes compress now
     ///
     /// 'gemelo volume set --compression' changes how further writes are stored. This command does
@@ -69,7 +85,7 @@ enum Action {
     ///
     /// A damaged content is healed if the page cache still holds it, or if another block has it: in
     /// a volume without deduplication, in one whose duplicates are not shared yet, or at another
-    /// member of the domain. The pool may be served meanwhile. A served pool with --scrub-interval
+    /// member of the domain. The pool may be served meanwhile. A served pool with the setting scrub-interval
     /// does this by itself. 'gemelo pool stat' shows the progress and the outcome of the last
     /// scrub.
     ///
@@ -99,6 +115,11 @@ enum Action {
     HandOver(hand_over::Arguments),
     /// List the pools in directories, with the processes that use them
     Ls(ls::Arguments),
+    /// Print the drop-in that gives gemelo@NAME.service the rights to the disks of a pool
+    ///
+    /// The unit may write below /var/lib/gemelo. Data or metadata elsewhere, such as on a block
+    /// device, need the paths, the device and its group.
+    Unit(unit::Arguments),
     /// Remove a pool with all its volumes
     ///
     /// The command lists the volumes and files first, and asks on a terminal or needs --force. It
@@ -115,15 +136,19 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Estimate(arguments) => estimate::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Status(arguments) => status::run(arguments, context),
+        Action::Set(arguments) => settings::set_pool(arguments, context),
+        Action::Get(arguments) => settings::get_pool(arguments, context),
+        Action::Tick(arguments) => settings::tick(arguments, context),
         Action::Gc(arguments) => passes::collect(arguments, context),
-        Action::Find(arguments) => find::run(arguments, context),
-        Action::Arrange(arguments) => passes::arrange(arguments, context),
+        Action::Dedup(arguments) => dedup::run(arguments, context),
+        Action::Defrag(arguments) => passes::arrange(arguments, context),
         Action::Recompress(arguments) => passes::recompress(arguments, context),
         Action::Scrub(arguments) => passes::scrub(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
         Action::HandOver(arguments) => hand_over::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
+        Action::Unit(arguments) => unit::run(arguments, context),
         Action::Rm(arguments) => rm::run(arguments, context),
     }
 }

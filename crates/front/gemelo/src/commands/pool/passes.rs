@@ -1,4 +1,4 @@
-//! `gemelo pool gc`, `arrange`, `recompress` and `scrub`, which go through a whole pool at a
+//! `gemelo pool gc`, `defrag`, `recompress` and `scrub`, which go through a whole pool at a
 //! limited rate.
 
 use crate::context::Context;

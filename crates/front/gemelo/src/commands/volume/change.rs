@@ -1,14 +1,12 @@
-//! The commands `resize`, `rename`, `rm` and `set`, which change a volume as a whole.
+//! The commands `resize`, `rename` and `rm`, which change a volume as a whole.
 
-use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use crate::values::{parse_compression, volume_path_parser};
+use crate::values::volume_path_parser;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
-use gemelo_format::{Compression, DedupMode};
 use gemelo_place::VolumePath;
 use gemelo_serve::PoolRequest;
 
@@ -68,36 +66,5 @@ pub(super) fn remove(arguments: &Rm, context: &Context) -> crate::Result<Outcome
     let request = PoolRequest::RemoveVolume { name: volume.name.clone(), force: *force };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: removed\n"))?;
-    Ok(Outcome::Done)
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Set {
-    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
-    volume: VolumePath,
-    /// Mode of deduplication of further writes
-    #[arg(long, value_name = "MODE", required_unless_present = "compression")]
-    dedup: Option<Mode>,
-    /// Compression of further writes: off, lz4, zstd or zstd:LEVEL, where LEVEL is 1 to 19. The
-    /// pool must have been created with --compression. 'gemelo pool recompress' does the same for
-    /// earlier contents
-    #[arg(long, value_name = "KIND", value_parser = parse_compression)]
-    compression: Option<Compression>,
-}
-
-pub(super) fn set(arguments: &Set, context: &Context) -> crate::Result<Outcome> {
-    let Set { volume, dedup, compression } = arguments;
-    let name = || volume.name.clone();
-    // It is the one that may be refused, so it comes first.
-    if let Some(compression) = *compression {
-        let request = PoolRequest::SetCompression { name: name(), compression };
-        pools::change(&volume.pool, &request, context)?;
-        context.print(&format!("{volume}: compression {compression}\n"))?;
-    }
-    if let Some(mode) = dedup.map(DedupMode::from) {
-        pools::change(&volume.pool, &PoolRequest::SetMode { name: name(), mode }, context)?;
-        context.print(&format!("{volume}: dedup {}\n", super::mode::name_of(mode)))?;
-    }
     Ok(Outcome::Done)
 }

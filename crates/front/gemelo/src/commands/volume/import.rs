@@ -352,7 +352,9 @@ fn set_mode(
     context: &Context,
 ) -> crate::Result<()> {
     if mode != own {
-        pools::ask(access, &PoolRequest::SetMode { name: name.to_owned(), mode }, context)?;
+        let changes = [("dedup".to_owned(), Some(mode.name().to_owned()))].into();
+        let request = PoolRequest::Set { volume: Some(name.to_owned()), changes };
+        pools::ask(access, &request, context)?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! `gemelo volume ls`.
 
 use super::birth;
-use super::mode::name_of;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::json::JsonOutput;
@@ -90,7 +89,7 @@ impl VolumeRow<'_> {
             cells.extend([size_of(self.exclusive_bytes), size_of(self.shared_bytes)]);
         }
         cells.extend([
-            name_of(self.dedup).to_owned(),
+            self.dedup.name().to_owned(),
             if self.read_only { "read" } else { "write" }.to_owned(),
             self.clients.map_or_else(|| "-".to_owned(), |clients| clients.to_string()),
         ]);

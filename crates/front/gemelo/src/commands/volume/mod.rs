@@ -14,6 +14,7 @@ mod send;
 mod send_to;
 pub(super) mod stat;
 
+use super::settings;
 use crate::context::Context;
 use crate::exit::Outcome;
 use clap::{Args, Subcommand};
@@ -50,10 +51,13 @@ enum Action {
     ///
     /// The copy shares all blocks until either volume is written. Clone a snapshot to return to it.
     Clone(copy::Clone),
-    /// Change the deduplication or the compression of a volume
+    /// Change settings of a volume: deduplication, compression, the finder, and its snapshots
     ///
-    /// The change applies to all further writes, also while the volume is served. Stored data stay.
-    Set(change::Set),
+    /// A change is in effect at once, also while the volume is served; stored data stay. The word
+    /// 'default' as a value takes a choice back. 'gemelo volume get' shows what is in effect.
+    Set(settings::VolumeSet),
+    /// Show the settings of a volume: the values in effect, and where they come from
+    Get(settings::VolumeGet),
     /// Fill a volume from a file, a device or standard input
     ///
     /// Holes are not read, and zeros are not stored. `qemu-nbd` reads images of other formats than
@@ -94,7 +98,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Rm(arguments) => change::remove(arguments, context),
         Action::Snapshot(arguments) => copy::snapshot(arguments, context),
         Action::Clone(arguments) => copy::clone(arguments, context),
-        Action::Set(arguments) => change::set(arguments, context),
+        Action::Set(arguments) => settings::set_volume(arguments, context),
+        Action::Get(arguments) => settings::get_volume(arguments, context),
         Action::Import(arguments) => import::run(arguments, context),
         Action::Export(arguments) => export::run(arguments, context),
         Action::Diff(arguments) => diff::run(arguments, context),

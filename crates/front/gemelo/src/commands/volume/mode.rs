@@ -14,12 +14,3 @@ choice!(
         Offline,
     }
 );
-
-/// Returns the name of a mode.
-pub(crate) const fn name_of(mode: DedupMode) -> &'static str {
-    match mode {
-        DedupMode::Off => "off",
-        DedupMode::Inline => "inline",
-        DedupMode::Offline => "offline",
-    }
-}

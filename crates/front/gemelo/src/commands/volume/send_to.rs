@@ -3,7 +3,7 @@
 //! The program over there is `gemelo volume receive`, and `gemelo volume ls` before it, from which
 //! the snapshots are known that both pools have.
 
-use super::mode::{Mode, name_of};
+use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::{OrFailed as _, OrFailure as _, Outcome, failed, refused};
 use crate::pools;
@@ -13,7 +13,7 @@ use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_base::{Clock, SystemClock};
 use gemelo_fleet::Transport;
-use gemelo_format::{Origin, SnapshotId};
+use gemelo_format::{DedupMode, Origin, SnapshotId};
 use gemelo_place::VolumePath;
 use gemelo_serve::{CopiedReport, PoolAccess, PoolRequest, Purpose, Reply, StatReport};
 use gemelo_volume::VolumeSummary;
@@ -183,7 +183,7 @@ impl Arguments {
     ) -> crate::Result<(CopiedReport, Option<String>)> {
         let report = self.report(access, context)?;
         let since = self.base((access, &report), destination, context)?;
-        let dedup = name_of(self.dedup.into());
+        let dedup = DedupMode::from(self.dedup).name();
         let words = ["volume", "receive", &destination.copy, "--dedup", dedup, "--quiet"];
         let mut child = destination.start(&words, Stdio::piped())?;
         let input = child.stdin.take().ok_or_else(|| failed!("the program has no input"))?;

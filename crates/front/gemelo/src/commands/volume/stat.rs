@@ -1,7 +1,6 @@
 //! `gemelo volume stat`.
 
 use super::birth;
-use super::mode::name_of;
 use crate::context::Context;
 use crate::exit::{Outcome, refused};
 use crate::json::JsonOutput;
@@ -105,7 +104,7 @@ fn text(figures: &VolumeFigures<'_>, block_bytes: u64, is_served: bool) -> Strin
     if let Some(share) = sequential_share {
         table.row(["stored in order".to_owned(), format_percent(*share)]);
     }
-    table.row(["dedup", name_of(record.mode)]);
+    table.row(["dedup", record.mode.name()]);
     table.row(["compression".to_owned(), record.compression.to_string()]);
     table.row(["access", if record.read_only { "read" } else { "write" }]);
     table.row(["origin".to_owned(), birth::origin(record)]);

@@ -39,3 +39,13 @@ pub(crate) fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     Ran::of(&child.wait_with_output().expect("the binary ran"))
 }
+
+/// The names of the commands in a help text. The program has its commands in groups.
+pub(crate) fn commands_in(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| !line.starts_with("Commands"));
+    let lines = lines.take_while(|line| !line.starts_with("Options:") && *line != "Arguments:");
+    // Longer descriptions go on deeper.
+    let lines = lines.filter(|line| line.starts_with(' ') && !line.starts_with("   "));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}

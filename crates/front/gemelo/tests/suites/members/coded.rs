@@ -90,7 +90,7 @@ fn slow_storage_servers(host: &Host<'_>) {
 /// the server's cache, so the server must not have one: it writes through.
 fn a_fail_over_under_qemu(host: &Host<'_>) {
     // Nothing is durable by itself before the kill.
-    let options = ["--lease", LEASE, "--write-through", "--commit-interval", "1m"];
+    let options = ["--lease", LEASE, "--write-through", "on", "--commit-interval", "1m"];
     let mut server = host.serve(MEMBER, "qemu", &options);
     server.wait_until_it_serves();
     let standby = host.serve(MEMBER, "qemu", &[&options[..], &["--standby"]].concat());

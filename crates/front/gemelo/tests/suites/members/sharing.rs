@@ -106,7 +106,7 @@ fn equal_data_is_stored_once(host: &Host<'_>, servers: &[Server; 2]) {
         write(&*server.volume(), EQUAL, EQUAL_GENERATION);
         write(&*server.volume(), OWN, number);
         // The first member, which compresses, is the home of the equal contents.
-        let text = host.done(&["pool", "find", MEMBERS[usize::from(number)]]);
+        let text = host.done(&["pool", "dedup", MEMBERS[usize::from(number)]]);
         assert!(text.contains("shared with other members of the domain"), "{text}");
     }
     assert_eq!(borrowed(host), EQUAL.end);
@@ -235,7 +235,7 @@ fn a_stopped_process(host: &Host<'_>, servers: [Server; 2]) -> [Server; 2] {
     write(&*volume, LOADED, OWN_GENERATION);
     stopped.signal(Signal::CONT);
     assert_eq!(stopped.wait(), 7, "displaced: {}", stopped.errors());
-    MEMBERS.into_iter().for_each(|member| drop(host.done(&["pool", "find", member])));
+    MEMBERS.into_iter().for_each(|member| drop(host.done(&["pool", "dedup", member])));
     assert_written(&*volume, LATER, EQUAL_GENERATION);
     assert_written(&*volume, LOADED, OWN_GENERATION);
     assert_eq!(borrowed(host), EQUAL.end + LATER.end - LATER.start);

@@ -48,7 +48,7 @@ fn commands(host: &Host<'_>) {
         host.json(&["domain", kind, domain]);
     }
     for words in
-        [&["pool", "gc", MEMBER][..], &["pool", "scrub", MEMBER], &["pool", "find", MEMBER]]
+        [&["pool", "gc", MEMBER][..], &["pool", "scrub", MEMBER], &["pool", "dedup", MEMBER]]
     {
         host.done(words);
     }

@@ -41,7 +41,7 @@ fn member(host: &Host<'_>, name: &str, image: &str) -> String {
     done(host, &["-q", "pool", "create", &member, "--capacity", "64m"]);
     done(host, &["-q", "volume", "create", &format!("{member}/v"), "--size", "1m"]);
     done(host, &["-q", "volume", "import", "--force", image, &format!("{member}/v")]);
-    done(host, &["-q", "pool", "find", &member]);
+    done(host, &["-q", "pool", "dedup", &member]);
     member
 }
 
@@ -64,7 +64,7 @@ fn one_lost_page_of_a_ledger_destroys_nothing() {
     let new = self::image(&host, "new", 1 << 40);
     let volume = format!("{one}/v");
     for words in [
-        &["pool", "find", one][..],
+        &["pool", "dedup", one][..],
         &["pool", "scrub", one],
         &["pool", "gc", one],
         &["volume", "import", "--force", &new, &volume],
@@ -91,7 +91,7 @@ fn one_lost_page_of_a_ledger_destroys_nothing() {
     assert_eq!(repaired["result"]["rewritten_ledgers"], 1);
     same("after the repair");
     for member in [one, two] {
-        done(&host, &["-q", "pool", "find", member]);
+        done(&host, &["-q", "pool", "dedup", member]);
         done(&host, &["-q", "pool", "gc", member]);
         assert_eq!(host.run(&["pool", "scrub", member]).status, 0);
     }

@@ -63,15 +63,20 @@ impl Arranger {
 /// The work of the thread.
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     use_spare_time();
-    let tuning = engine.tuning.layout;
+    let mut tuning = engine.tuning.layout;
+    let mut seen = 0;
     let delay_ns = u64::try_from(tuning.delay.as_nanos()).unwrap_or(u64::MAX);
     let began_ns = engine.clock.now_ns();
-    let mut allowance =
-        Allowance::empty(tuning.bytes_per_s, tuning.bytes_per_s / SAVED_PART, began_ns);
+    let allow = |rate, now_ns| Allowance::empty(rate, rate / SAVED_PART, now_ns);
+    let mut allowance = allow(tuning.bytes_per_s, began_ns);
     let mut idleness = Idleness::new(began_ns);
     let mut walk = Walk::default();
     while !stop.wait_for(POLL_INTERVAL) {
         let now_ns = engine.clock.now_ns();
+        if let Some(new) = engine.live.newer_than(&mut seen) {
+            tuning = new.layout;
+            allowance = allow(tuning.bytes_per_s, now_ns);
+        }
         engine.arranger.ticker.set(Tick::of(now_ns));
         allowance.earn(now_ns);
         let is_idle = idleness.look(engine, now_ns);

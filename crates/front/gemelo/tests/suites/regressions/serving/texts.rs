@@ -1,7 +1,7 @@
 //! Texts that named options, files and abilities which are not there.
 
 use super::{files_below, text_of};
-use crate::common::gemelo;
+use crate::common::{commands_in, gemelo};
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -14,15 +14,8 @@ fn commands() -> Vec<Vec<String>> {
     let mut next = 0;
     while let Some(words) = found.get(next).cloned() {
         let help = gemelo(&[words.as_slice(), &["--help".to_owned()]].concat()).out;
-        let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-        let lines = lines.take_while(|line| line.starts_with(' '));
-        let names = lines.filter(|line| !line.starts_with("   "));
-        let names = names.filter_map(|line| line.split_whitespace().next());
-        found.extend(
-            names
-                .filter(|name| *name != "help")
-                .map(|name| [words.clone(), vec![name.to_owned()]].concat()),
-        );
+        let names = commands_in(&help).into_iter();
+        found.extend(names.map(|name| [words.clone(), vec![name]].concat()));
         next += 1;
     }
     found

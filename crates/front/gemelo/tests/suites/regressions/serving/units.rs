@@ -1,11 +1,21 @@
 //! The systemd units, beside the documents and examples that use them.
 
 use super::{files_below, root, text_of};
+use crate::served::{done, refused};
 use gemelo_tools::has_tool;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
 use std::process::Command;
 
+/// The units that are installed.
+const UNITS: [&str; 5] = [
+    "gemelo@.service",
+    "gemelo@.socket",
+    "gemelo-member@.service",
+    "gemelo-tick@.service",
+    "gemelo-tick@.timer",
+];
 const UNIT: &str = "contrib/systemd/gemelo@.service";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gemelo");
 
@@ -151,17 +161,60 @@ fn systemd_understands_the_units() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    for ending in ["service", "socket"] {
-        let text = text_of(&format!("contrib/systemd/gemelo@.{ending}"));
+    for unit in UNITS {
+        let text = text_of(&format!("contrib/systemd/{unit}"));
         let text = text.replace("/usr/local/bin/gemelo", PROGRAM).replace("Documentation=", "#");
-        fs::write(directory.path().join(format!("gemelo@.{ending}")), text).unwrap();
+        fs::write(directory.path().join(unit), text).unwrap();
     }
-    let mut analyze = Command::new("systemd-analyze");
-    let output = analyze.arg("verify").arg(directory.path().join("gemelo@vms.service"));
-    let output =
-        output.env("SYSTEMD_UNIT_PATH", format!("{}:", directory.path().display())).output();
-    let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let about_ours: Vec<_> = said.lines().filter(|line| line.contains("gemelo@")).collect();
-    assert!(about_ours.is_empty(), "{said}");
+    for unit in UNITS {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.arg("verify").arg(directory.path().join(unit.replace('@', "@vms")));
+        let path = format!("{}:", directory.path().display());
+        let output = analyze.env("SYSTEMD_UNIT_PATH", path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let about_ours: Vec<_> = said.lines().filter(|line| line.contains("gemelo")).collect();
+        assert!(about_ours.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn the_services_are_exposed_as_little_as_they_can_be() {
+    if !has_tool("systemd-analyze") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for unit in UNITS.into_iter().filter(|unit| unit.ends_with(".service")) {
+        let path = directory.path().join(unit.replace('@', "@vms"));
+        fs::write(&path, text_of(&format!("contrib/systemd/{unit}"))).unwrap();
+        let mut analyze = Command::new("systemd-analyze");
+        let analyze = analyze.args(["security", "--offline=true", "--no-pager", "--threshold=19"]);
+        let output = analyze.arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        // The threshold is in tenths.
+        assert!(output.status.success(), "{unit}: {}", said.lines().last().unwrap_or_default());
+    }
+}
+
+#[test]
+fn the_rights_of_a_unit_follow_from_the_disks_of_its_pool() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (pool, fast) = (path("vms"), path("fast disk"));
+    fs::create_dir(&fast).unwrap();
+    done(&["pool", "create", &pool, "--capacity", "64m", "--metadata", &fast]);
+    let said = done(&["pool", "unit", &pool]);
+    assert!(said.starts_with("# /etc/systemd/system/gemelo@vms.service.d/"), "{said}");
+    assert!(said.contains(&format!("\nReadWritePaths=\"{fast}\"\n")), "{said}");
+    assert!(!said.contains("Device"), "{said}");
+    assert!(refused(&["pool", "unit", &path("none")]).contains("no disk of a pool"));
+    // A device of this host stands for one with a pool.
+    let device = fs::read_dir("/dev").unwrap().flatten().map(|entry| entry.path());
+    let device = device
+        .filter(|path| fs::metadata(path).is_ok_and(|status| status.file_type().is_block_device()));
+    let Some(device) = device.map(|path| path.canonicalize().unwrap()).min() else { return };
+    fs::remove_file(format!("{pool}/data")).unwrap();
+    std::os::unix::fs::symlink(&device, format!("{pool}/data")).unwrap();
+    let said = done(&["pool", "unit", &pool]);
+    let allowed = format!("\nPrivateDevices=no\nDeviceAllow={} rw\n", device.display());
+    assert!(said.contains(&allowed), "{said}");
 }

@@ -1,4 +1,4 @@
-//! `gemelo pool find`.
+//! `gemelo pool dedup`.
 
 use crate::context::Context;
 use crate::exit::Outcome;
