@@ -156,6 +156,16 @@ mod tests {
     const THREADS: usize = 64;
 
     #[test]
+    fn memory_that_is_freed_between_other_is_told() {
+        let mut blocks: Vec<Option<Vec<u8>>> = (0..20_000).map(|_| Some(vec![1; 1000])).collect();
+        let before = free_bytes().unwrap();
+        blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+        let freed = free_bytes().unwrap().saturating_sub(before);
+        assert!(freed > 8_000_000, "{freed} bytes");
+        drop(blocks);
+    }
+
+    #[test]
     fn many_threads_share_the_arenas() {
         let arenas = || {
             let file = tempfile::NamedTempFile::new().unwrap();
