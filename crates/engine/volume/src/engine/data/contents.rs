@@ -2,7 +2,7 @@
 //!
 //! | layer | in a plain pool | in a packed one |
 //! |---|---|---|
-//! | veto: contents of other members | below the buffer, which caches them | with a cache of its own |
+//! | veto: contents of others | below the buffer, which caches them | with a cache of its own |
 //! | forms | none: a content is a block | contents in blocks |
 //! | buffer of writes, and cache | blocks | blocks |
 //! | disk | blocks | blocks |
@@ -46,8 +46,8 @@ pub(super) struct Packing {
 }
 
 impl ContentStore {
-    /// Returns the contents of a pool, whose medium is `store`, with the fingerprints that the buffer
-    /// takes. A pool that is read only has no buffer.
+    /// Returns the contents of a pool, whose medium is `store`, with the fingerprints that the
+    /// buffer takes. A pool that is read only has no buffer.
     pub(crate) fn open(
         (disks, store, data_blocks): (&PoolDisks, Arc<dyn Store>, u64),
         superblock: &Superblock,

@@ -226,8 +226,8 @@ impl DataPath {
         pbns.iter().map(form).collect()
     }
 
-    /// Reads forms as [`Self::read_forms`] does, with their contents; [`None`] for one whose content
-    /// has not the checksum that the map has.
+    /// Reads forms as [`Self::read_forms`] does, with their contents; [`None`] for one whose
+    /// content has not the checksum that the map has.
     pub(crate) fn read_good_forms(&self, wanted: &[(Pbn, Checksum)]) -> Vec<Option<GoodForm>> {
         let pbns: Vec<Pbn> = wanted.iter().map(|(pbn, _)| *pbn).collect();
         let forms = self.read_forms(&pbns);

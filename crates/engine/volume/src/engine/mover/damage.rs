@@ -5,7 +5,7 @@
 //! other moves, each reference follows that is still to the lost content: the old place has nothing
 //! to keep, and its record may be that of another content.
 
-use super::moves::Entering;
+use super::moves::{Entering, leads_to};
 use super::references::{MAX_REFERENCES, Reference, References, Sought};
 use super::{Mover, moves::SETTLED_BLOCKS};
 use crate::counters::{PoolCounters, add};
@@ -14,7 +14,7 @@ use crate::engine::damage::Healer;
 use crate::engine::data::{FormRoom, NewPlace};
 use crate::engine::parts::Common;
 use crate::error::Result;
-use gemelo_format::{Change, Checksum, Fingerprint, Fingerprinter, Lbn, MapEntry, Pbn};
+use gemelo_format::{Change, Checksum, Fingerprint, Fingerprinter, Lbn, Pbn};
 use gemelo_metadata::HeldPages;
 use std::sync::Arc;
 
@@ -148,13 +148,14 @@ impl Relocator {
     fn follow_one(
         &self,
         state: &mut State,
-        Reference { volume, lbn, pbn: from }: Reference,
+        reference: Reference,
         (content, moved): (&Elsewhere<'_>, &mut bool),
     ) -> Result<()> {
         let Elsewhere { checksum, to: pbn, fingerprint, .. } = *content;
-        if state.places(volume, &[lbn])? != [MapEntry::Stored(from, checksum)] {
+        if !leads_to(state, reference, checksum)? {
             return Ok(());
         }
+        let Reference { volume, lbn, .. } = reference;
         let references = state.records(&[pbn])?.first().map_or(0, |record| record.references);
         let change = match *moved {
             false => Change::Store { volume, lbn, pbn, fingerprint, checksum },

@@ -303,17 +303,23 @@ pub(super) fn is_as_found(
     if record.is_suspect || record.references as usize != content.changes() {
         return Ok(false);
     }
-    let mut places = Vec::with_capacity(1);
     for reference in content.references() {
-        let Reference { pbn, volume, lbn } = *reference;
-        if !open.have(reference) || state.backend().is_in_shared_part(volume, lbn) {
-            return Ok(false);
-        }
-        places.clear();
-        state.backend().look_up(volume, &[lbn], &mut places)?;
-        if places != [MapEntry::Stored(pbn, content.checksum)] {
+        let Reference { volume, lbn, .. } = *reference;
+        if !open.have(reference)
+            || state.backend().is_in_shared_part(volume, lbn)
+            || !leads_to(state, *reference, content.checksum)?
+        {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Returns whether a reference still leads to the block with this content.
+pub(super) fn leads_to(
+    state: &State,
+    Reference { pbn, volume, lbn }: Reference,
+    checksum: Checksum,
+) -> Result<bool> {
+    Ok(state.places(volume, &[lbn])? == [MapEntry::Stored(pbn, checksum)])
 }

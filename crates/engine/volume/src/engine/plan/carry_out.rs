@@ -1,5 +1,5 @@
-//! Carries out a plan: notes where contents were stored, and then tells the change that each block needs and the
-//! assumptions that must still hold when the change is made.
+//! Carries out a plan: notes where contents were stored, and then tells the change that each block
+//! needs and the assumptions that must still hold when the change is made.
 
 use super::{Block, BlockFate, Plan, Tally};
 use crate::engine::State;
