@@ -169,9 +169,9 @@ impl Pool {
         self.engine.volumes.resize(name, size_bytes)
     }
 
-    /// Changes the settings that an open pool can change: the interval of commits, both comparisons,
-    /// the finder without its memory, and the rates of the collector and of the arranger. Volumes
-    /// that exist keep what they have.
+    /// Changes the settings that an open pool can change: the interval of commits, both
+    /// comparisons, the finder without its memory, and the rates of the collector and of the
+    /// arranger. Volumes that exist keep what they have.
     pub fn set_tuning(&self, tuning: Tuning) {
         self.engine.live.set(tuning);
     }

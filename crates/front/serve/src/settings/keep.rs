@@ -1,8 +1,8 @@
 //! Which snapshots of a schedule are kept.
 //!
 //! The rule counts snapshots and not ages: of the snapshots in the order in which they were made,
-//! newest first, the last one of each hour is kept until there are 24 of them, and so on. So a clock
-//! that jumps ahead makes nothing old, and one that is set back only begins another hour.
+//! newest first, the last one of each hour is kept until there are 24 of them, and so on. So a
+//! clock that jumps ahead makes nothing old, and one that is set back only begins another hour.
 
 use std::fmt;
 use std::str::FromStr;
