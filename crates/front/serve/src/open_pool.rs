@@ -5,10 +5,10 @@ use crate::figures::{connections, damage_at_opening, report_on, volume_reports};
 use crate::health::HealthWatch;
 use crate::kept_text::KeptText;
 use crate::leased_volume::LeasedVolume;
-use crate::report::{StatReport, Thresholds, VolumeReport};
+use crate::report::{StatReport, VolumeReport};
 use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
 use crate::schedule::Schedule;
-use crate::scrub::{ScrubSchedule, Scrubs};
+use crate::scrub::Scrubs;
 use crate::settings::{self, PoolSettings, Settings, Values};
 use crate::space::SpaceCounter;
 use gemelo_base::Remedy;
@@ -62,11 +62,10 @@ impl OpenPool {
         let kept = KeptText::new(place, &placed, settings::FILE);
         let settings = PoolSettings::new(kept, settings, said);
         settings.begin(placed.pool());
-        let schedule = Schedule::new(place, &placed);
         let (is_only_looked_at, front_ends) = (false, OnceLock::new());
         let (space, scrubs) = (SpaceCounter::default(), Scrubs::new(place, &placed));
         let (place, whole_place) = (place.clone(), place.whole());
-        let health = HealthWatch::default();
+        let (health, schedule) = (HealthWatch::default(), Schedule::new(&place, &placed));
         Ok(Self {
             placed,
             place,
@@ -87,8 +86,8 @@ impl OpenPool {
         used: Use,
         is_only_looked_at: bool,
     ) -> Result<Self, OpenError> {
-        let opened = Self::open(place, used, Values::default(), is_only_looked_at)?;
-        Ok(Self { is_only_looked_at, ..opened })
+        Self::open(place, used, Values::default(), is_only_looked_at)
+            .map(|opened| Self { is_only_looked_at, ..opened })
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -214,8 +213,7 @@ impl OpenPool {
             PoolRequest::DifferingRanges { name, since, from_bytes } => {
                 return self.differing_ranges(name, since, *from_bytes, stop);
             }
-            PoolRequest::Set { volume: None, changes } => self.set_pool(changes)?,
-            PoolRequest::Set { volume: Some(name), changes } => self.set_volume(name, changes)?,
+            PoolRequest::Set { volume, changes } => self.set(volume.as_deref(), changes)?,
             PoolRequest::Settings { volume } => return self.report_settings(volume.as_deref()),
             PoolRequest::Tick => return self.tick().map(Reply::Ticked),
             PoolRequest::Collect { max_bytes_per_s } => {
@@ -404,7 +402,7 @@ impl OpenPool {
 
     fn stat_with<V>(&self, volumes: V) -> Result<StatReport<V>, VolumeError> {
         let of_server = (self.front_ends(), self.tasks());
-        let thresholds = self.thresholds();
+        let thresholds = self.settings.of_pool().thresholds();
         let report = report_on(self.pool(), &self.place, of_server, &thresholds, volumes)?;
         let read_only = report.read_only && !self.is_only_looked_at;
         let (scrub, sharing) = (self.scrubs.stat(), self.placed.sharing_stat());
@@ -458,15 +456,6 @@ impl OpenPool {
     /// Returns the damaged blocks that were found since the pool was opened and are still in use.
     pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
         self.pool().damaged_blocks()
-    }
-
-    pub(crate) fn thresholds(&self) -> Thresholds {
-        self.settings.of_pool().thresholds()
-    }
-
-    /// The times and the rate of scrubs.
-    pub(crate) fn scrub_schedule(&self) -> ScrubSchedule {
-        self.settings.of_pool().scrub_schedule()
     }
 
     pub(crate) const fn settings(&self) -> &PoolSettings {

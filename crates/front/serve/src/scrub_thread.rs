@@ -22,7 +22,7 @@ pub(crate) fn start(
     let told = move |panicked| stopped.stop_by_panic(panicked);
     let clock = SystemClock::new();
     let look = move || {
-        let schedule = pool.scrub_schedule();
+        let schedule = pool.settings().of_pool().scrub_schedule();
         if let (Some(now_s), Some(interval)) = (clock.utc_s(), schedule.interval) {
             let scrub = || scrub_by_schedule(&pool, schedule, &*monitor, &stop);
             pool.scrubs().turn(interval, now_s, scrub);

@@ -68,22 +68,25 @@ impl OpenPool {
         }
     }
 
-    /// Changes settings of the pool.
-    pub(crate) fn set_pool(
+    /// Changes settings of the pool or of a volume.
+    pub(crate) fn set(
         &self,
+        volume: Option<&str>,
         changes: &BTreeMap<String, Option<String>>,
     ) -> Result<(), RequestFailure> {
         self.check_writable()?;
-        self.settings().set_pool(self.pool(), changes)
+        match volume {
+            Some(name) => self.set_volume(name, changes),
+            None => self.settings().set_pool(self.pool(), changes),
+        }
     }
 
     /// Changes settings of a volume: all of them, or none if one is refused.
-    pub(crate) fn set_volume(
+    fn set_volume(
         &self,
         name: &str,
         changes: &BTreeMap<String, Option<String>>,
     ) -> Result<(), RequestFailure> {
-        self.check_writable()?;
         let record = self.record_of(name)?;
         let read = read_changes(changes, true)?;
         let is_snapshot_schedule = |setting: &Setting| matches!(setting.name, "every" | "keep");

@@ -56,7 +56,7 @@ fn look(pool: &OpenPool, events: &Events, told: &mut GivenWarnings) {
     told.tasks.look(&pool.tasks(), events);
     // Commands that ask for figures get this error.
     let Ok(report) = pool.stat_of_pool() else { return };
-    let reached = pool.thresholds().reached(report.used_share).unwrap_or(0.0);
+    let reached = pool.settings().of_pool().thresholds().reached(report.used_share).unwrap_or(0.0);
     if reached > told.used_share {
         let percent = (reached * 100.0).clamp(0.0, 100.0) as u8;
         events.tell(Event::Full(percent), &space_warning(&report, reached));

@@ -106,8 +106,9 @@ pub(crate) struct Arguments {
     /// Run this program at each event, with the event and its message as arguments
     ///
     /// Events are read-only, directory-lost, damage-found, healed, full-80 and the other
-    /// percentages of the setting warn-used, task-fails and task-works. Each is also a line of the log. The
-    /// program has 10 seconds, and the server does not wait for it. GEMELO_POOL is the pool.
+    /// percentages of the setting warn-used, task-fails and task-works. Each is also a line of the
+    /// log. The program has 10 seconds, and the server does not wait for it. GEMELO_POOL is the
+    /// pool.
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
     on_event: Option<PathBuf>,
     #[command(flatten)]

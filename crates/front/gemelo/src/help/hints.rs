@@ -47,6 +47,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("volume", "shrink", "gemelo volume resize --size SIZE --force"),
     ("volume", "grow", "gemelo volume resize --size SIZE"),
     ("volume", "extend", "gemelo volume resize --size SIZE"),
+    ("volume", "schedule", "gemelo volume set POOL/NAME --every 1h --keep '24h 7d 4w'"),
     ("volume", "find", "gemelo pool dedup POOL"),
     ("volume", "dedup", "gemelo pool dedup POOL"),
     ("volume", "promote", "nothing: a clone does not need its snapshot"),

@@ -211,6 +211,7 @@ const ONE_WAY: &[&str] = &[
     "gemelo.trace-stat/1/result/written_contents absent",
     "gemelo.volume-list/1/result/created_s absent",
     "gemelo.volume/1/result/created_s absent",
+    "gemelo.settings/1/result/settings/next present",
 ];
 
 /// A key that is there if an operation was late, which no command decides.

@@ -87,8 +87,9 @@ pub(super) fn text_of(settings: &Settings) -> String {
     };
     add(&mut text, &settings.pool);
     for (name, values) in settings.volumes.iter().filter(|(_, values)| !values.is_empty()) {
-        let key = toml::Value::String(name.clone());
-        let _ = writeln!(text, "\n[{VOLUME}.{key}]");
+        // Names have no control characters, so nothing else needs an escape in a quoted key.
+        let key = name.replace('\\', "\\\\").replace('"', "\\\"");
+        let _ = writeln!(text, "\n[{VOLUME}.\"{key}\"]");
         add(&mut text, values);
     }
     text

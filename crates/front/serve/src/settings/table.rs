@@ -93,7 +93,7 @@ pub static SETTINGS: &[Setting] = &[
     at_once(Volume, "dedup", Word(&["off", "inline", "offline"]), "inline", "Deduplicate further writes before they are acknowledged (inline), in the background (offline), or not (off)"),
     at_once(Volume, "compression", Compression, "that of the pool", "Compress further writes. The pool must have been created with --compression; 'gemelo pool recompress' does the same for earlier contents"),
     at_once(Volume, "every", Period, "never", "Make a snapshot of the volume by the server or by 'gemelo pool tick' when this time has passed, at whole multiples of it in UTC; at least 1m"),
-    at_once(Volume, "keep", Keep, "all", "Keep the last snapshot of each of so many hours, days, weeks, months and years, such as '24h 7d 4w', of those that the schedule made; a number alone keeps that many of the last ones"),
+    at_once(Volume, "keep", Keep, "all", "Keep the last snapshot of each of so many hours, days, weeks, months and years, such as '24h 7d 4w', or 168h for all of a week, of those that the schedule made; a number alone keeps that many of the last ones"),
     at_once(Both, "finder-delay", Span, "5s", "Least time after a write before the finder looks at the block"),
     at_once(Both, "finder-max-delay", Span, "1m", "Most time after a write before the finder looks at the block: the delay of a volume grows up to it while blocks are overwritten soon after the finder looked at them"),
     at_once(Both, "finder-remember", Switch, "on", "Take fingerprints while contents of off-line volumes are written, so that the finder need not read them"),

@@ -85,9 +85,9 @@ enum Action {
     ///
     /// A damaged content is healed if the page cache still holds it, or if another block has it: in
     /// a volume without deduplication, in one whose duplicates are not shared yet, or at another
-    /// member of the domain. The pool may be served meanwhile. A served pool with the setting scrub-interval
-    /// does this by itself. 'gemelo pool stat' shows the progress and the outcome of the last
-    /// scrub.
+    /// member of the domain. The pool may be served meanwhile. A served pool with the setting
+    /// scrub-interval does this by itself. 'gemelo pool stat' shows the progress and the outcome of
+    /// the last scrub.
     ///
     /// The exit status is 4 if damage is left.
     Scrub(passes::Arguments),

@@ -58,8 +58,11 @@ fn text(pool: &PoolPlace, report: &StatReport, health: &Health) -> String {
         (None, Some(process)) => format!("in use by process {process}"),
         (None, None) => "idle".to_owned(),
     };
-    let of =
-        if report.read_only && report.pool.stopped.is_none() { of + ", read-only" } else { of };
+    let of = match (report.read_only && report.pool.stopped.is_none(), health.state) {
+        (true, HealthState::Damaged) => of + ", read-only because it is damaged",
+        (true, _) => of + ", read-only as its server was told with --read-only",
+        (false, _) => of,
+    };
     let block_bytes = u64::from(report.pool.block_bytes);
     let used = format_size(report.pool.data_blocks() * block_bytes);
     let percent = report.used_share * 100.0;

@@ -46,6 +46,7 @@ enum Action {
     /// Create a read-only copy of a volume at this moment
     ///
     /// The copy shares all blocks. It takes further space only when the original volume changes.
+    /// 'gemelo volume set --every 1h --keep 168h' has one made each hour and kept for a week.
     Snapshot(copy::Snapshot),
     /// Create a writable copy of a volume or of a snapshot at this moment
     ///

@@ -53,6 +53,21 @@ fn create(host: &Host<'_>) {
         host.done(&[&["pool", "create", member], &shape[..]].concat());
         host.done(&["volume", "create", &format!("{member}/disk"), "--size", "64m"]);
     }
+    settings_and_schedule_are_kept_with_the_member(host, MEMBERS[0]);
+}
+
+fn settings_and_schedule_are_kept_with_the_member(host: &Host<'_>, member: &str) {
+    let disk = format!("{member}/disk");
+    host.done(&["pool", "set", member, "--finder-cpu", "30"]);
+    host.done(&["volume", "set", &disk, "--every", "1000d"]);
+    assert!(host.done(&["pool", "get", member, "finder-cpu"]).contains("30%  pool"));
+    assert!(host.done(&["pool", "get", member, "commit-interval"]).contains("1s  pool"));
+    let said = host.done(&["pool", "tick", member]);
+    let snapshot = said.split(':').take(2).collect::<Vec<_>>().join(":");
+    assert!(snapshot.starts_with(&format!("{disk}@")), "{said}");
+    assert!(host.done(&["pool", "tick", member]).ends_with("nothing was due\n"));
+    host.done(&["volume", "set", &disk, "--every", "default"]);
+    host.done(&["volume", "rm", &snapshot, "--force"]);
 }
 
 fn serve(host: &Host<'_>, number: usize, lease: &str) -> Server {

@@ -91,7 +91,11 @@ fn servers_are_stopped_before_the_program_is_removed_and_not_before_it_is_replac
     }
     let (output, calls) = run("prerm", &["remove"], 0);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(calls, "deb-systemd-invoke stop gemelo@*.socket gemelo@*.service\n");
+    assert_eq!(
+        calls,
+        "deb-systemd-invoke stop gemelo@*.socket gemelo@*.service gemelo-member@*.service \
+         gemelo-tick@*.timer\n"
+    );
     let (output, calls) = run("prerm", &["upgrade", "0.0.2"], 0);
     assert!(output.status.success() && calls.is_empty(), "{calls}");
     let (output, _) = run("prerm", &["remove"], 1);
