@@ -176,6 +176,45 @@ pub enum VolumeError {
         /// The name of the snapshot.
         name: String,
     },
+    /// A snapshot keeps its contents.
+    #[kind(BadInput)]
+    #[error("volume '{name}' is a snapshot, which keeps its contents: roll back a volume")]
+    SnapshotRollback {
+        /// The name of the snapshot.
+        name: String,
+    },
+    /// The snapshot was made of another volume.
+    #[kind(BadInput)]
+    #[error(
+        "'{snapshot}' is no snapshot of volume '{name}': for a volume with its contents, use 'gemelo \
+         volume clone'"
+    )]
+    SnapshotOfAnother {
+        /// The name of the volume.
+        name: String,
+        /// The name of the snapshot.
+        snapshot: String,
+    },
+    /// The snapshot is held.
+    #[kind(BadInput)]
+    #[error(
+        "snapshot '{name}' is held ({tags}): nothing removes it before 'gemelo volume release'"
+    )]
+    Held {
+        /// The name of the snapshot.
+        name: String,
+        /// The tags of its holds.
+        tags: String,
+    },
+    /// The snapshot has no such hold.
+    #[kind(BadInput)]
+    #[error("snapshot '{name}' has no hold '{tag}'")]
+    NoSuchHold {
+        /// The name of the snapshot.
+        name: String,
+        /// The tag that it does not have.
+        tag: String,
+    },
     /// A reference count would exceed its limit.
     #[kind(Exhausted)]
     #[error(

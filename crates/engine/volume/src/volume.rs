@@ -20,11 +20,16 @@ impl Volume {
         Self { engine, shared }
     }
 
-    /// Identifies the volume among those of all pools. Its name can be given to another one.
+    /// Identifies the volume among those of all pools. Its name can be given to another one, and a
+    /// volume that was rolled back is another one.
     #[must_use]
     pub fn identity(&self) -> String {
         let pool = self.engine.superblock.pool_id.iter().map(|byte| format!("{byte:02x}"));
-        format!("{}-{}", pool.collect::<String>(), self.shared.id().0)
+        let rolled_back = match self.shared.rollbacks() {
+            0 => String::new(),
+            times => format!(".{times}"),
+        };
+        format!("{}-{}{rolled_back}", pool.collect::<String>(), self.shared.id().0)
     }
 
     /// Counts of the volume's activity since the pool was opened.

@@ -193,6 +193,14 @@ impl CatalogueChange<'_> {
         }
     }
 
+    /// Puts another volume in the place of one.
+    pub(super) fn replace(&mut self, name: &str, volume: Arc<VolumeShared>) {
+        let mut listed = self.catalogue.listed.write();
+        if let Some(before) = listed.names.insert(name.to_owned(), volume) {
+            listed.removed.add(&before);
+        }
+    }
+
     pub(super) fn rename(&mut self, name: &str, new: &str, volume: Arc<VolumeShared>) {
         let names = &mut self.catalogue.listed.write().names;
         names.remove(name);

@@ -221,8 +221,9 @@ fn catalogue_of(
     let is_hidden = |info: &VolumeRecord| info.is_hidden || info.is_unfinished;
     let hidden = volumes.iter().filter(|info| is_hidden(info)).map(|info| info.id).collect();
     let shown = volumes.into_iter().filter(|info| !is_hidden(info)).map(|info| {
-        let VolumeRecord { id, name, size_bytes, mode, compression, read_only, .. } = info;
-        let settings = VolumeSettings { mode, compression, read_only };
+        let VolumeRecord { id, name, size_bytes, mode, compression, read_only, rollbacks, .. } =
+            info;
+        let settings = VolumeSettings { mode, compression, read_only, rollbacks };
         let place = (id, size_bytes, superblock.block_bytes);
         (name, VolumeShared::new(place, settings, tuning.finder_policy(), health))
     });

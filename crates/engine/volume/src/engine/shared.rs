@@ -20,6 +20,7 @@ pub(super) struct VolumeSettings {
     pub(super) mode: DedupMode,
     pub(super) compression: Compression,
     pub(super) read_only: bool,
+    pub(super) rollbacks: u32,
 }
 
 /// A volume of the pool. It may have been removed meanwhile.
@@ -31,6 +32,7 @@ pub(crate) struct VolumeShared {
     /// The bytes of the compression.
     compression: AtomicU16,
     read_only: bool,
+    rollbacks: u32,
     /// `true` if the finder takes blocks of the volume while it is in-line.
     takes_deferred: bool,
     /// Held shared by every request, alone by a change of the whole volume. The value is `true` if
@@ -62,7 +64,7 @@ impl VolumeShared {
         policy: FinderPolicy,
         health: &Arc<Health>,
     ) -> Arc<Self> {
-        let VolumeSettings { mode, compression, read_only } = settings;
+        let VolumeSettings { mode, compression, read_only, rollbacks } = settings;
         let volume = Self {
             id,
             block_bytes,
@@ -70,10 +72,11 @@ impl VolumeShared {
             mode: AtomicU8::new(mode.byte()),
             compression: AtomicU16::new(u16::from_le_bytes(compression.bytes())),
             read_only,
+            rollbacks,
             takes_deferred: policy.takes_deferred,
-            // Several gates are closed in the order of the ids.
+            // Several are taken in the order of the ids.
             gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), health, false),
-            resizing: OrderedRwLock::new(Rank::Resizing, health, ()),
+            resizing: OrderedRwLock::numbered(Rank::Resizing, u64::from(id.0), health, ()),
             patch_locks: OnceLock::new(),
             health: Arc::clone(health),
             dirty: OrderedMutex::new(Rank::Dirty, health, DirtyGroups::new(policy.delay)),
@@ -94,6 +97,17 @@ impl VolumeShared {
 
     pub(crate) const fn read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// The settings of a copy of the volume.
+    pub(super) fn settings_of_copy(&self, read_only: bool) -> VolumeSettings {
+        let (mode, compression) = (self.mode(), self.compression());
+        VolumeSettings { mode, compression, read_only, rollbacks: 0 }
+    }
+
+    /// The times that the volume was rolled back.
+    pub(crate) const fn rollbacks(&self) -> u32 {
+        self.rollbacks
     }
 
     pub(crate) const fn counters(&self) -> &VolumeCounters {

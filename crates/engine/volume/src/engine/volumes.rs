@@ -12,8 +12,8 @@ use crate::pool::Tuning;
 use gemelo_base::Clock;
 use gemelo_base::units::format_exact_size;
 use gemelo_format::{
-    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, Superblock, VolumeId,
-    VolumeRecord,
+    Birth, Change, Compression, DedupMode, Holds, MAX_VOLUME_BLOCKS, Origin, Superblock, VolumeId,
+    VolumeLimits, VolumeRecord,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,10 +117,13 @@ impl Volumes {
             read_only: false,
             is_hidden: false,
             is_unfinished: false,
+            limits: VolumeLimits::default(),
+            rollbacks: 0,
+            holds: Holds::default(),
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
         let policy = self.tuning.finder_policy();
-        let settings = VolumeSettings { mode, compression, read_only: false };
+        let settings = VolumeSettings { mode, compression, read_only: false, rollbacks: 0 };
         let new = VolumeShared::new(
             (volume, size_bytes, self.superblock.block_bytes),
             settings,
@@ -131,31 +134,6 @@ impl Volumes {
         new.dirty().clear();
         new.marks().end_sweep();
         catalogue.insert(name, new);
-        drop(catalogue);
-        self.log.flush()
-    }
-
-    pub(crate) fn copy(&self, source: &str, name: &str, read_only: bool) -> Result<()> {
-        self.health.check_writable()?;
-        self.log.make_room_for_clone()?;
-        let from = self.catalogue.find(source)?;
-        let _kept = from.keep();
-        let mut catalogue = self.catalogue.change();
-        catalogue.check_free(name)?;
-        check_there(!catalogue.has(source, &from), source)?;
-        let volume = self.next_id();
-        let (mode, compression) = (from.mode(), from.compression());
-        let settings = VolumeSettings { mode, compression, read_only };
-        let (source, new_name) = (from.id(), name.to_owned());
-        let created_s = self.clock.utc_s();
-        let change = Change::Clone { source, volume, name: new_name, read_only, created_s };
-        // Requests under way may wait for a checkpoint. Each of their changes comes before the
-        // clone or after it, as with a power cut at this instant.
-        self.log.apply(&mut self.log.write(), &change)?;
-        let place = (volume, from.size_bytes(), self.superblock.block_bytes);
-        let policy = self.tuning.finder_policy();
-        let copy = VolumeShared::new(place, settings, policy, &self.health);
-        catalogue.insert(name, copy);
         drop(catalogue);
         self.log.flush()
     }
@@ -172,6 +150,7 @@ impl Volumes {
         let is_large = {
             let mut catalogue = self.catalogue.change();
             check_there(!catalogue.has(name, &volume), name)?;
+            self.check_unheld(name, id)?;
             let is_large = self.change_closed(&volume, |state, removed| {
                 let is_large = Self::is_removed_in_pieces(state, id);
                 let (hide, remove) = (Change::Hide { volume: id }, Change::Remove { volume: id });
@@ -184,15 +163,20 @@ impl Volumes {
         };
         let flushed = self.log.flush();
         if is_large {
-            if self.tuning.background {
-                self.catalogue.clear_soon(id);
-            } else if flushed.is_err() || self.clear(id).is_err() {
-                self.catalogue.clear_later(id);
-            }
+            self.clear_after(&flushed, id);
         }
         // Blocks that were shared with it may have one reference now, and can be moved.
         self.catalogue.all().values().for_each(|other| other.marks().mark_all());
         flushed
+    }
+
+    /// Clears a volume that was hidden: in the background, or at once if there is none.
+    pub(super) fn clear_after(&self, flushed: &Result<()>, hidden: VolumeId) {
+        if self.tuning.background {
+            self.catalogue.clear_soon(hidden);
+        } else if flushed.is_err() || self.clear(hidden).is_err() {
+            self.catalogue.clear_later(hidden);
+        }
     }
 
     pub(crate) fn rename(&self, name: &str, new: &str) -> Result<()> {

@@ -72,3 +72,4 @@ mod usage;
 mod verbosity;
 mod volume;
 mod volume_space;
+mod volume_versions;

@@ -108,6 +108,9 @@ fn text(figures: &VolumeFigures<'_>, block_bytes: u64, is_served: bool) -> Strin
     table.row(["dedup", name_of(record.mode)]);
     table.row(["compression".to_owned(), record.compression.to_string()]);
     table.row(["access", if record.read_only { "read" } else { "write" }]);
+    if !record.holds.is_empty() {
+        table.row(["holds".to_owned(), record.holds.tags().collect::<Vec<_>>().join(", ")]);
+    }
     table.row(["origin".to_owned(), birth::origin(record)]);
     table.row(["created".to_owned(), birth::created(record)]);
     if is_served {
