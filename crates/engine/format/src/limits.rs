@@ -31,6 +31,19 @@ impl VolumeLimits {
     /// The burst of a volume for which none is set, in milliseconds.
     pub const USUAL_BURST_MS: u64 = 1000;
 
+    /// These limits where they are set, and others elsewhere. 0 takes a limit away.
+    #[must_use]
+    pub fn over(self, before: Self) -> Self {
+        let limit = |new: Option<u64>, before: Option<u64>| new.or(before).filter(|set| *set > 0);
+        Self {
+            operations_per_s: limit(self.operations_per_s, before.operations_per_s),
+            bytes_per_s: limit(self.bytes_per_s, before.bytes_per_s),
+            burst_ms: limit(self.burst_ms, before.burst_ms),
+            quota_bytes: limit(self.quota_bytes, before.quota_bytes),
+            reserve_bytes: limit(self.reserve_bytes, before.reserve_bytes),
+        }
+    }
+
     const fn fields(&self) -> [Option<u64>; 5] {
         [
             self.operations_per_s,

@@ -3,6 +3,7 @@
 use gemelo_base::Classified;
 use gemelo_base::ShowPath as _;
 use gemelo_base::panics::Panicked;
+use gemelo_base::units::format_size;
 use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
@@ -254,6 +255,13 @@ pub enum VolumeError {
         /// The number of these contents.
         contents: u64,
     },
+    /// The volume has as much data as it may have.
+    #[kind(Exhausted)]
+    #[error("the volume has its quota of {}", format_size(*quota_bytes))]
+    Quota {
+        /// The quota.
+        quota_bytes: u64,
+    },
     /// The work was stopped on request.
     #[kind(Failed)]
     #[error("stopped before the end")]
@@ -339,6 +347,10 @@ impl VolumeError {
     pub(crate) fn for_device(&self, block_bytes: u64) -> DeviceError {
         match self {
             Self::NoSpace { .. } => DeviceError::NoSpace,
+            // The pool has space, so it is no failure of its own.
+            Self::Quota { .. } => {
+                DeviceError::Io(io::Error::new(io::ErrorKind::QuotaExceeded, self.to_string()))
+            }
             Self::ReadOnly => DeviceError::ReadOnly,
             Self::DamagedBlock { lbn } => DeviceError::Damaged { offset: lbn * block_bytes },
             Self::Io { source, .. } => {

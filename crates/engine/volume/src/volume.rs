@@ -1,6 +1,6 @@
 //! A volume as a block device.
 
-use crate::counters::VolumeStat;
+use crate::counters::{VolumeStat, add};
 use crate::engine::{Engine, Range, VolumeShared};
 use gemelo_device::{BlockDevice, DeviceError, Extent, Geometry, Request, Waiting};
 use std::sync::Arc;
@@ -39,6 +39,25 @@ impl Volume {
     }
 }
 
+impl Volume {
+    fn execute_now(&self, batch: &mut [Request<'_>]) {
+        let began = self.shared.load().begin(batch, self.engine.clock.now_ns());
+        self.engine.requests.execute(&self.shared, batch);
+        self.shared.load().end(&began, self.engine.clock.now_ns());
+    }
+
+    /// Waits until the rates of the volume and of all volumes let a batch begin.
+    fn pace(&self, batch: &[Request<'_>]) {
+        let (clock, unpaced) = (&*self.engine.clock, &self.engine.unpaced);
+        let own_ns = self.shared.limits().wait(batch, clock, unpaced);
+        let waited_ns = own_ns + self.engine.total.wait(batch, clock, unpaced);
+        if waited_ns > 0 {
+            add(&self.shared.counters().paced_batches, 1);
+            add(&self.shared.counters().paced_ns, waited_ns);
+        }
+    }
+}
+
 impl BlockDevice for Volume {
     fn geometry(&self) -> Geometry {
         Geometry {
@@ -50,14 +69,28 @@ impl BlockDevice for Volume {
         }
     }
 
+    fn batch_requests(&self) -> usize {
+        let own = self.shared.limits().batch_requests();
+        own.into_iter().chain(self.engine.total.batch_requests()).min().unwrap_or(usize::MAX)
+    }
+
     fn execute(&self, batch: &mut [Request<'_>]) {
-        let began = self.shared.load().begin(batch, self.engine.clock.now_ns());
-        self.engine.requests.execute(&self.shared, batch);
-        self.shared.load().end(&began, self.engine.clock.now_ns());
+        let most = self.batch_requests();
+        if most == usize::MAX {
+            return self.execute_now(batch);
+        }
+        for part in batch.chunks_mut(most) {
+            self.pace(part);
+            self.execute_now(part);
+        }
     }
 
     /// Leaves reads whose contents are not in memory. Their disk reads ahead.
     fn submit(&self, batch: &mut [Request<'_>], waiting: Waiting) -> Vec<usize> {
+        if self.batch_requests() != usize::MAX {
+            self.execute(batch);
+            return Vec::new();
+        }
         let waited = match waiting {
             Waiting::All => batch.len(),
             Waiting::First => batch.len().min(1),
@@ -65,7 +98,7 @@ impl BlockDevice for Volume {
         };
         let (waited, others) = batch.split_at_mut(waited);
         if !waited.is_empty() {
-            self.execute(waited);
+            self.execute_now(waited);
         }
         if others.is_empty() {
             return Vec::new();

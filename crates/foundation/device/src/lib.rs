@@ -226,6 +226,12 @@ pub trait BlockDevice: Send + Sync {
         true
     }
 
+    /// Returns the most requests that a batch should have: few for a device whose rate is limited,
+    /// because all of a batch are answered together.
+    fn batch_requests(&self) -> usize {
+        usize::MAX
+    }
+
     /// Executes every request of the batch and sets its outcome.
     fn execute(&self, batch: &mut [Request<'_>]);
 

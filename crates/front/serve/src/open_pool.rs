@@ -224,7 +224,8 @@ impl OpenPool {
             | PoolRequest::RollBack { .. }
             | PoolRequest::Hold { .. }
             | PoolRequest::SetMode { .. }
-            | PoolRequest::SetCompression { .. } => self.change_volume(request, monitor)?,
+            | PoolRequest::SetCompression { .. }
+            | PoolRequest::SetLimits { .. } => self.change_volume(request, monitor)?,
             PoolRequest::Send { .. }
             | PoolRequest::Receive { .. }
             | PoolRequest::HandOver

@@ -2,7 +2,7 @@
 //! control socket use the same list.
 
 use crate::report::StatReport;
-use gemelo_format::{Compression, DedupMode};
+use gemelo_format::{Compression, DedupMode, VolumeLimits};
 use gemelo_volume::{
     ArrangeReport, DifferingRanges, FindEstimate, FinderReport, GcReport, NewCopy,
     RecompressReport, ScrubReport, SnapshotSpace, VolumeSpace,
@@ -124,6 +124,13 @@ pub enum PoolRequest {
         name: String,
         /// Compression of its further writes.
         compression: Compression,
+    },
+    /// Sets limits of a volume.
+    SetLimits {
+        /// Name of the volume.
+        name: String,
+        /// The limits that change; 0 for no limit any more.
+        limits: VolumeLimits,
     },
     /// Runs the collector.
     Collect {

@@ -16,7 +16,7 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::background::Worker;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{FrontEnd, Listening, Transfers};
-use gemelo_format::IndexForm;
+use gemelo_format::{IndexForm, VolumeLimits};
 use gemelo_place::{PoolPlace, Use};
 use gemelo_volume::{IndexSampling, Tuning};
 use std::net::SocketAddr;
@@ -35,6 +35,8 @@ pub struct ServeOptions {
     pub volumes: Vec<String>,
     /// Behaviour of the pool. A read-only pool refuses all changes.
     pub tuning: Tuning,
+    /// The rates of all volumes together.
+    pub total: VolumeLimits,
     /// Address at which metrics are served over HTTP.
     pub metrics: Option<MetricsAddress>,
     /// The times and the rate of scrubs.
@@ -156,6 +158,7 @@ impl Service {
         let read_only = options.tuning.read_only;
         let front_ends = listen(options.front_ends, options.volumes, &pool, &monitor)?;
         pool.set_front_ends(front_ends.clone());
+        pool.pool().pace(options.total, stop.clone());
         let all = Arc::new(VolumeExports::all(&pool));
         let transfers = front_ends.iter().find_map(|front_end| front_end.transfers(all.clone()));
         let metrics = options.metrics.as_ref().map(MetricsServer::bind).transpose();

@@ -38,6 +38,10 @@ impl OpenPool {
             PoolRequest::SetCompression { name, compression } => {
                 pool.set_compression(name, *compression)?;
             }
+            PoolRequest::SetLimits { name, limits } => {
+                let before = self.summary(name)?.record.limits;
+                pool.set_limits(name, limits.over(before))?;
+            }
             _ => {}
         }
         Ok(())

@@ -25,6 +25,7 @@ mod finder;
 mod health;
 mod item;
 mod layout;
+mod limits;
 mod locks;
 mod log;
 mod maintenance;

@@ -6,6 +6,7 @@ use super::catalogue::Catalogue;
 use super::data::{ContentSpace, ContentStore, DataPath, Remembered};
 use super::health::Health;
 use super::layout::Ticker;
+use super::limits::Limits;
 use super::log::{Log, LogParts};
 use super::shared::VolumeSettings;
 use super::tasks::Tasks;
@@ -23,13 +24,13 @@ use crate::engine::write::Writer;
 use crate::error::Result;
 use crate::journal::Journal;
 use crate::pool::Tuning;
-use gemelo_base::Clock;
+use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRecord};
 use gemelo_metadata::MetadataBackend;
 use gemelo_store::FreeVeto;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What the parts of an engine have in common. Each takes from it what it needs.
 pub(crate) struct Common {
@@ -53,6 +54,10 @@ pub(crate) struct Common {
 /// that it names. What one part does with another is in their constructors.
 pub(crate) struct Engine {
     common: Common,
+    /// The limits of all volumes together.
+    pub(crate) total: Limits,
+    /// Raised when no rate is kept any more, because the server ends.
+    pub(crate) unpaced: OnceLock<StopFlag>,
     pub(crate) healer: Arc<Healer>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) requests: Requests,
@@ -159,6 +164,8 @@ impl Engine {
         let ticker = Arc::new(Ticker::new(common.clock.now_ns()));
         let examiner = Examiner::new(&common, &reader, &healer);
         Self {
+            total: Limits::default(),
+            unpaced: OnceLock::new(),
             requests: Requests::new(&common, &reader, writer, &ticker),
             volumes: Volumes::new(&common),
             accountant: Accountant::new(&common),
@@ -221,9 +228,18 @@ fn catalogue_of(
     let is_hidden = |info: &VolumeRecord| info.is_hidden || info.is_unfinished;
     let hidden = volumes.iter().filter(|info| is_hidden(info)).map(|info| info.id).collect();
     let shown = volumes.into_iter().filter(|info| !is_hidden(info)).map(|info| {
-        let VolumeRecord { id, name, size_bytes, mode, compression, read_only, rollbacks, .. } =
-            info;
-        let settings = VolumeSettings { mode, compression, read_only, rollbacks };
+        let VolumeRecord {
+            id,
+            name,
+            size_bytes,
+            mode,
+            compression,
+            read_only,
+            rollbacks,
+            limits,
+            ..
+        } = info;
+        let settings = VolumeSettings { mode, compression, read_only, rollbacks, limits };
         let place = (id, size_bytes, superblock.block_bytes);
         (name, VolumeShared::new(place, settings, tuning.finder_policy(), health))
     });

@@ -84,7 +84,13 @@ impl Volumes {
             holds: Holds::default(),
             birth: Birth { created_s, origin: Origin::Received { identity } },
         }))?;
-        let settings = VolumeSettings { mode, compression, read_only: false, rollbacks: 0 };
+        let settings = VolumeSettings {
+            mode,
+            compression,
+            read_only: false,
+            rollbacks: 0,
+            limits: VolumeLimits::default(),
+        };
         let volume = self.shared_of(id, size_bytes, settings);
         catalogue.add_receiving(Arc::clone(&volume));
         Ok(volume)
@@ -156,7 +162,13 @@ impl Volumes {
             Ok(())
         })?;
         let (mode, compression) = (unfinished.mode(), unfinished.compression());
-        let settings = VolumeSettings { mode, compression, read_only: true, rollbacks: 0 };
+        let settings = VolumeSettings {
+            mode,
+            compression,
+            read_only: true,
+            rollbacks: 0,
+            limits: VolumeLimits::default(),
+        };
         catalogue.insert(name, self.shared_of(volume, unfinished.size_bytes(), settings));
         catalogue.end_receiving(unfinished);
         Ok(())

@@ -3,10 +3,11 @@
 use super::finder::{Backlog, DirtyGroups, FinderPolicy, Turn};
 use super::health::Health;
 use super::layout::Marks;
+use super::limits::Limits;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
 use crate::load::Load;
-use gemelo_format::{Compression, DedupMode, Lbn, VolumeId};
+use gemelo_format::{Compression, DedupMode, Lbn, VolumeId, VolumeLimits};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub(super) struct VolumeSettings {
     pub(super) compression: Compression,
     pub(super) read_only: bool,
     pub(super) rollbacks: u32,
+    pub(super) limits: VolumeLimits,
 }
 
 /// A volume of the pool. It may have been removed meanwhile.
@@ -33,6 +35,7 @@ pub(crate) struct VolumeShared {
     compression: AtomicU16,
     read_only: bool,
     rollbacks: u32,
+    limits: Limits,
     /// `true` if the finder takes blocks of the volume while it is in-line.
     takes_deferred: bool,
     /// Held shared by every request, alone by a change of the whole volume. The value is `true` if
@@ -64,7 +67,7 @@ impl VolumeShared {
         policy: FinderPolicy,
         health: &Arc<Health>,
     ) -> Arc<Self> {
-        let VolumeSettings { mode, compression, read_only, rollbacks } = settings;
+        let VolumeSettings { mode, compression, read_only, rollbacks, limits } = settings;
         let volume = Self {
             id,
             block_bytes,
@@ -73,6 +76,7 @@ impl VolumeShared {
             compression: AtomicU16::new(u16::from_le_bytes(compression.bytes())),
             read_only,
             rollbacks,
+            limits: Limits::new(limits),
             takes_deferred: policy.takes_deferred,
             // Several are taken in the order of the ids.
             gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), health, false),
@@ -102,7 +106,23 @@ impl VolumeShared {
     /// The settings of a copy of the volume.
     pub(super) fn settings_of_copy(&self, read_only: bool) -> VolumeSettings {
         let (mode, compression) = (self.mode(), self.compression());
-        VolumeSettings { mode, compression, read_only, rollbacks: 0 }
+        let limits = VolumeLimits::default();
+        VolumeSettings { mode, compression, read_only, rollbacks: 0, limits }
+    }
+
+    /// The limits of its load and its space.
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Most blocks that the volume may map.
+    pub(super) fn quota_blocks(&self) -> Option<u64> {
+        self.limits.quota_bytes().map(|bytes| bytes / u64::from(self.block_bytes))
+    }
+
+    /// Blocks for which the store keeps room.
+    pub(super) fn reserve_blocks(&self) -> u64 {
+        self.limits.reserve_bytes().div_ceil(u64::from(self.block_bytes))
     }
 
     /// The times that the volume was rolled back.

@@ -102,7 +102,11 @@ impl Volumes {
                 Ok(())
             })?;
             let rollbacks = volume.rollbacks().wrapping_add(1);
-            let settings = VolumeSettings { rollbacks, ..volume.settings_of_copy(false) };
+            let settings = VolumeSettings {
+                rollbacks,
+                limits: volume.limits().get(),
+                ..volume.settings_of_copy(false)
+            };
             let new = self.shared_of(id, source.size_bytes(), settings);
             catalogue.replace(name, new);
             left

@@ -1,5 +1,6 @@
 //! Commands on whole volumes: create, copy, remove, rename, resize, set.
 
+use super::limits::reserved_beside;
 use super::shared::VolumeSettings;
 use super::{State, VolumeShared};
 use crate::engine::catalogue::Catalogue;
@@ -123,7 +124,13 @@ impl Volumes {
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
         let policy = self.tuning.finder_policy();
-        let settings = VolumeSettings { mode, compression, read_only: false, rollbacks: 0 };
+        let settings = VolumeSettings {
+            mode,
+            compression,
+            read_only: false,
+            rollbacks: 0,
+            limits: VolumeLimits::default(),
+        };
         let new = VolumeShared::new(
             (volume, size_bytes, self.superblock.block_bytes),
             settings,
@@ -238,6 +245,46 @@ impl Volumes {
             volume.set_mode(mode);
             Ok(())
         })?;
+        self.log.flush()
+    }
+
+    /// Sets the limits of a volume. Room that is reserved must be there.
+    pub(crate) fn set_limits(&self, name: &str, limits: VolumeLimits) -> Result<()> {
+        self.health.check_writable()?;
+        self.log.bound_open_commit()?;
+        let mut catalogue = self.catalogue.change();
+        let volume = self.catalogue.find(name)?;
+        let reserved = limits.reserve_bytes.unwrap_or(0);
+        if reserved > volume.size_bytes() {
+            return Err(VolumeError::BadOption {
+                what: format!("reservation of {}", format_exact_size(reserved)),
+                rule: format!("volume '{name}' has {}", format_exact_size(volume.size_bytes())),
+            });
+        }
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let (needed, free) = {
+            let reserving = self.catalogue.reserving();
+            let state = self.log.read();
+            let mapped = state.backend().mapped_blocks(volume.id());
+            let needed = reserved.div_ceil(block_bytes).saturating_sub(mapped);
+            let others = reserved_beside(volume.id(), &reserving, &state);
+            (needed, self.data.free_blocks().saturating_sub(others))
+        };
+        if needed > free {
+            return Err(VolumeError::BadOption {
+                what: format!("reservation of {}", format_exact_size(reserved)),
+                rule: format!(
+                    "it needs {} more, and {} are free and not reserved: 'gemelo pool grow' makes \
+                     room",
+                    format_exact_size(needed * block_bytes),
+                    format_exact_size(free * block_bytes)
+                ),
+            });
+        }
+        self.log.change(&Change::SetLimits { volume: volume.id(), limits })?;
+        volume.limits().set(limits);
+        catalogue.note_reservations();
+        drop(catalogue);
         self.log.flush()
     }
 

@@ -9,7 +9,7 @@ use gemelo_base::locks::Mutex;
 use gemelo_base::panics::Panicked;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::DiskAccess;
-use gemelo_format::{Compression, DedupMode, DiskRole, Origin, Pbn};
+use gemelo_format::{Compression, DedupMode, DiskRole, Origin, Pbn, VolumeLimits};
 use gemelo_store::PoolDisks;
 use std::path::Path;
 use std::sync::Arc;
@@ -176,6 +176,22 @@ impl Pool {
     pub fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
         let _watch = self.engine.health.watch();
         self.engine.volumes.set_mode(name, mode)
+    }
+
+    /// Sets the limits of a volume's load and space.
+    ///
+    /// # Errors
+    /// Fails if the pool has no volume of this name, or too little room for a reservation.
+    pub fn set_limits(&self, name: &str, limits: VolumeLimits) -> Result<()> {
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.set_limits(name, limits)
+    }
+
+    /// Sets the rates of all volumes together. No rate is kept any more when `unpaced` is raised.
+    pub fn pace(&self, total: VolumeLimits, unpaced: StopFlag) {
+        self.engine.total.set(total);
+        // A pool is served once.
+        let _ = self.engine.unpaced.set(unpaced);
     }
 
     /// Sets the compression of a volume's further writes. [`Self::recompress`] moves its earlier

@@ -3,6 +3,7 @@
 mod permissions;
 
 use crate::commands::attach::guard_arguments;
+use crate::commands::volume::limits::Rates;
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::values::{OnOff, inline_overload_parser, io_mode_parser, pool_place_parser};
@@ -83,6 +84,8 @@ pub(crate) struct Arguments {
     /// Export only this volume; may be given several times [default: all, also those created later]
     #[arg(long, value_name = "NAME")]
     volume: Vec<String>,
+    #[command(flatten)]
+    total: Rates,
     /// Serve metrics for Prometheus at http://HOST:PORT/metrics, and those of each volume at
     /// http://HOST:PORT/metrics/volumes
     #[arg(long, help_heading = ACCESS, value_name = "HOST:PORT")]
@@ -304,6 +307,7 @@ impl Arguments {
             front_ends: self.front_ends()?,
             volumes: self.volume.clone(),
             tuning: Tuning { read_only: self.read_only, ..settings.tuning() },
+            total: self.total.limits(),
             metrics: self.metrics.clone(),
             scrub: settings.scrub_schedule(),
             thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),

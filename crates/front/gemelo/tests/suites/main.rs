@@ -43,6 +43,7 @@ mod health;
 mod history;
 mod hosts;
 mod killed;
+mod limits;
 mod members;
 mod metrics;
 mod names;

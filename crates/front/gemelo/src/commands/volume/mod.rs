@@ -7,6 +7,7 @@ mod create;
 pub(super) mod diff;
 pub(super) mod export;
 mod import;
+pub(super) mod limits;
 pub(super) mod ls;
 mod mode;
 mod send;
@@ -60,9 +61,10 @@ enum Action {
     ///
     /// The copy shares all blocks until either volume is written.
     Clone(copy::Clone),
-    /// Change the deduplication or the compression of a volume
+    /// Change the deduplication, the compression or the limits of a volume
     ///
-    /// The change applies to all further writes, also while the volume is served. Stored data stay.
+    /// The change applies to all further requests, also while the volume is served. Stored data
+    /// stay. Clones and snapshots do not inherit limits.
     Set(change::Set),
     /// Fill a volume from a file, a device or standard input
     ///
