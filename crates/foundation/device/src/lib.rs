@@ -24,6 +24,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod access;
 mod exports;
 mod front_end;
 mod helpers;
@@ -32,6 +33,7 @@ mod memory;
 mod socket_file;
 mod spin;
 
+pub use access::{AllowedExports, ExportAccess};
 pub use exports::{Export, ExportTable, Exports};
 pub use front_end::{
     Connect, ConnectError, Devices, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,

@@ -15,7 +15,7 @@ use gemelo_base::values::{Percent, Size, Span};
 use gemelo_device::{FrontEnd, Memory, SocketAccess};
 use gemelo_disk::IoMode;
 use gemelo_nbd::server::{
-    ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsPolicy, tls_from_files,
+    Door, ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsClient, TlsPolicy, tls_from_files,
 };
 use gemelo_place::PoolPlace;
 use gemelo_serve::{
@@ -53,9 +53,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
     /// Address to listen at: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be
-    /// given several times
+    /// given several times. ADDRESS,volume=NAME exports this volume there and no other; NAME may
+    /// have * and ?, as in unix:/run/web.sock,volume=web-*, and several may follow each other.
+    /// ADDRESS,read-only refuses writes there
     #[arg(long, help_heading = ACCESS, value_name = "ADDRESS")]
-    listen: Vec<ListenAddress>,
+    listen: Vec<Door>,
     /// Directory for the sockets of virtual machines on this host, which reach a volume by shared
     /// memory (vhost-user-blk): the socket of the volume NAME is DIR/NAME.sock
     #[arg(long, help_heading = ACCESS, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -78,6 +80,10 @@ pub(crate) struct Arguments {
     /// Group of the unix sockets of --listen and --vhost-user: its name or number
     #[arg(long, help_heading = ACCESS, value_name = "GROUP")]
     socket_group: Option<GroupId>,
+    /// SELinux label of the unix sockets of --listen and --vhost-user, such as
+    /// system_u:object_r:svirt_socket_t:s0 for virtual machines of libvirt
+    #[arg(long, help_heading = ACCESS, value_name = "LABEL")]
+    selinux_label: Option<String>,
     /// Refuse all changes, by clients and by commands
     #[arg(long)]
     read_only: bool,
@@ -100,6 +106,11 @@ pub(crate) struct Arguments {
     /// Accept only clients whose certificate one of these authorities has signed, a PEM file
     #[arg(long, help_heading = ENCRYPTION, value_name = "FILE", requires = "tls_certificate")]
     tls_client_authority: Option<PathBuf>,
+    /// Let clients whose certificate has the DNS name NAME open these volumes only, as in
+    /// web.example,volume=web-*; with ,read-only they may not write. May be given several times;
+    /// clients without any of these names open nothing
+    #[arg(long, help_heading = ENCRYPTION, value_name = "NAME,volume=VOLUME", requires = "tls_client_authority")]
+    tls_client: Vec<TlsClient>,
     /// Also accept clients that do not encrypt
     #[arg(long, help_heading = ENCRYPTION, requires = "tls_certificate")]
     tls_optional: bool,
@@ -328,6 +339,7 @@ impl Arguments {
         SocketAccess {
             mode: self.socket_mode.map(|mode| mode.0),
             group: self.socket_group.map(|group| group.0),
+            label: self.selinux_label.clone(),
         }
     }
 
@@ -364,7 +376,7 @@ impl Arguments {
     }
 
     fn nbd(&self) -> crate::Result<NbdFrontEnd> {
-        let has_file = self.listen.iter().any(|at| matches!(at, ListenAddress::Unix(_)));
+        let has_file = self.listen.iter().any(|at| matches!(at.address, ListenAddress::Unix(_)));
         // The rights may be meant for the sockets of the other protocol.
         let are_rights_for_others = self.vhost_user.is_some() && !has_file;
         let handed_over = handed_over()?.into_iter().map(|socket| match socket {
@@ -388,6 +400,7 @@ impl Arguments {
                 busy_wait: self.busy_wait.0,
                 write_through: self.write_through,
                 tls: self.tls()?,
+                clients: self.tls_client.clone(),
                 allow_insecure: self.insecure,
                 log_connections: self.log_connections,
                 ..ServerConfig::default()

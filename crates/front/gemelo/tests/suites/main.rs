@@ -11,6 +11,7 @@
     reason = "a test ends where it cannot go on, and says what it misses"
 )]
 
+mod access;
 mod archive;
 mod arrows;
 mod bench;
