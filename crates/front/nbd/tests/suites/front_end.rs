@@ -56,7 +56,8 @@ fn a_socket_that_another_server_has_is_told_from_one_that_cannot_be_made() {
 fn rights_are_refused_where_no_address_is_a_file() {
     let rights = SocketAccess { mode: Some(0o660), group: None, label: None };
     let check = |address: &str, socket_access: &SocketAccess| {
-        NbdFrontEnd { socket_access: *socket_access, ..front_end(address.parse().unwrap()) }.check()
+        NbdFrontEnd { socket_access: socket_access.clone(), ..front_end(address.parse().unwrap()) }
+            .check()
     };
     assert!(check("unix:/run/socket", &rights).is_ok());
     assert!(check("unix:/run/socket", &SocketAccess::default()).is_ok());
