@@ -93,6 +93,18 @@ impl DomainConfig {
         Ok(read(objects)?.filter(|(_, is_ready)| !is_ready).map(|(config, _)| config))
     }
 
+    /// Returns whether there is a domain, or one that is half made or half removed.
+    pub(crate) fn is_there(objects: &dyn Objects) -> Result<bool> {
+        Ok(read(objects)?.is_some())
+    }
+
+    /// Makes a domain one whose creation was not completed, so that nothing opens it.
+    pub(crate) fn unfinish(objects: &dyn Objects) -> Result<()> {
+        let Some((config, _)) = read(objects)? else { return Ok(()) };
+        let set = vec![(CONFIG_KEY.into(), config.encode(false))];
+        Ok(objects.update(DOMAIN_OBJECT, &Update { set, ..Update::default() })?)
+    }
+
     fn create_shards(&self, objects: &dyn Objects) -> Result<()> {
         let header = ShardHeader::new(ShardState::Open).encode();
         let set = vec![(HEADER_KEY.into(), header)];

@@ -57,6 +57,23 @@ pub enum DomainError {
          killed, run 'gemelo domain check --repair' again"
     )]
     BeingRepaired,
+    /// The domain has members.
+    #[kind(BadInput)]
+    #[error("the domain has members ({names}): remove each with 'gemelo pool rm' first")]
+    HasMembers {
+        /// The names of the members.
+        names: String,
+    },
+    /// The namespace has an object of a member that the domain does not know.
+    #[kind(BadInput)]
+    #[error(
+        "object '{object}' is of a member that the list of members does not have: 'gemelo domain \
+         check' looks at it"
+    )]
+    HasObjects {
+        /// The name of the object.
+        object: String,
+    },
     /// There is no member of this name.
     #[kind(BadInput)]
     #[error(

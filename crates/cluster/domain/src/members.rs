@@ -7,7 +7,8 @@ use crate::entry::MemberId;
 use crate::error::{DomainError, Result};
 use gemelo_objects::{Guard, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Update};
 
-const MEMBERS_OBJECT: &str = "members";
+/// The object with the list.
+pub(crate) const MEMBERS_OBJECT: &str = "members";
 /// The key of the number of the next member.
 const NEXT_KEY: &str = "next";
 /// The key that is there while no member may be registered.

@@ -81,6 +81,14 @@ fn open_data_pool(index: &Rados, pool: &str, namespace: &str) -> Result<Rados> {
     Ok(data)
 }
 
+/// Removes a domain without members. Returns the number of objects that were removed.
+///
+/// # Errors
+/// Fails if there is no domain, if it has members, or if the store fails.
+pub fn remove_domain(uri: &DomainUri, timeout: Duration) -> Result<u64> {
+    Ok(gemelo_domain::remove_domain(&connect(uri, timeout)?)?)
+}
+
 impl NewDomain {
     /// Creates the domain in a namespace. A creation that was interrupted is continued by another
     /// one of the same settings.

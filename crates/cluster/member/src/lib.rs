@@ -23,7 +23,7 @@ mod transfer;
 mod uri;
 mod watched;
 
-pub use client::{DomainClient, Inspection, MemberLook, NewDomain};
+pub use client::{DomainClient, Inspection, MemberLook, NewDomain, remove_domain};
 pub use cut::OBJECT_BYTES;
 pub use disk::{MemberDisk, ObjectDisk};
 pub use error::MemberError;

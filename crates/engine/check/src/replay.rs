@@ -77,6 +77,11 @@ impl Walk {
             Change::SetCompression { volume, compression } => {
                 self.volume(volume)?.record.compression = compression;
             }
+            Change::SetLimits { volume, limits } => self.volume(volume)?.record.limits = limits,
+            Change::Hold { volume, tag, is_held } => {
+                self.volume(volume)?.record.holds.set(&tag, is_held);
+            }
+            Change::Rollback { volume, source, left } => self.roll_back(volume, source, left)?,
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
             Change::Receive { volume, name, identity, created_s, is_whole } => {
                 let record = &mut self.volume(volume)?.record;
@@ -94,6 +99,25 @@ impl Walk {
                 self.identities.set(pbn.number(), Identity::of(fingerprint));
             }
         }
+        Ok(())
+    }
+
+    /// Gives a volume the map of another one, and its own to a new, hidden volume.
+    fn roll_back(
+        &mut self,
+        id: VolumeId,
+        source: VolumeId,
+        left: VolumeId,
+    ) -> Result<(), CheckError> {
+        self.check_new(left)?;
+        let source = self.volume(source)?;
+        let (map, size_bytes) = (source.map.clone(), source.record.size_bytes);
+        let volume = self.volume(id)?;
+        let mut hidden = volume.record.clone();
+        (hidden.id, hidden.is_hidden) = (left, true);
+        volume.record.roll_back(size_bytes);
+        let map = std::mem::replace(&mut volume.map, map);
+        self.volumes.insert(left, WalkVolume { record: hidden, map });
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! commit.
 
 use super::codec::{Reader, put_text, put_varint};
+use crate::limits::{Holds, VolumeLimits};
 use crate::packed::Compression;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
 use crate::volume::{SnapshotId, VolumeRecord};
@@ -143,6 +144,32 @@ pub enum Change {
         /// `true` if it is a snapshot now; `false` while it is filled.
         is_whole: bool,
     },
+    /// Gives a volume the map and the size of another one. The map that it had goes to a new,
+    /// hidden volume.
+    Rollback {
+        /// The id of the volume, which keeps its name and its settings.
+        volume: VolumeId,
+        /// The id of the other volume.
+        source: VolumeId,
+        /// The id of the hidden volume.
+        left: VolumeId,
+    },
+    /// Adds a hold to a snapshot, or takes one away.
+    Hold {
+        /// The id of the snapshot.
+        volume: VolumeId,
+        /// The tag of the hold.
+        tag: String,
+        /// `true` to add it.
+        is_held: bool,
+    },
+    /// Sets the limits of a volume.
+    SetLimits {
+        /// The id of the volume.
+        volume: VolumeId,
+        /// The limits that the volume gets.
+        limits: VolumeLimits,
+    },
     /// Carries the content of a block that the same commit stores or heals. The data store may lack
     /// it.
     JournalData {
@@ -203,14 +230,6 @@ impl Change {
                 // No volume was made in the first second of 1970, so 0 stands for an unknown time.
                 put_varint(out, created_s.unwrap_or(0));
             }
-            Self::SetMode { volume, mode } => {
-                put_head(out, 9, *volume);
-                out.push(mode.byte());
-            }
-            Self::SetCompression { volume, compression } => {
-                put_head(out, 20, *volume);
-                out.extend_from_slice(&compression.bytes());
-            }
             Self::Grow { data_blocks } => {
                 out.push(10);
                 put_varint(out, *data_blocks);
@@ -229,6 +248,40 @@ impl Change {
             Self::Hide { volume } => put_head(out, 11, *volume),
             Self::Shrink { volume, size_bytes } => put_size(out, 15, *volume, *size_bytes),
             Self::JournalData { pbn, content } => Self::encode_journal_data(*pbn, content, out),
+            Self::SetMode { .. }
+            | Self::SetCompression { .. }
+            | Self::SetLimits { .. }
+            | Self::Hold { .. }
+            | Self::Rollback { .. } => self.encode_setting(out),
+        }
+    }
+
+    /// Appends an encoded change of a volume's settings or of its whole map.
+    fn encode_setting(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::SetMode { volume, mode } => {
+                put_head(out, 9, *volume);
+                out.push(mode.byte());
+            }
+            Self::SetCompression { volume, compression } => {
+                put_head(out, 20, *volume);
+                out.extend_from_slice(&compression.bytes());
+            }
+            Self::Rollback { volume, source, left } => {
+                put_head(out, 22, *volume);
+                put_varint(out, u64::from(source.0));
+                put_varint(out, u64::from(left.0));
+            }
+            Self::Hold { volume, tag, is_held } => {
+                put_head(out, 23, *volume);
+                put_text(out, tag);
+                out.push(u8::from(*is_held));
+            }
+            Self::SetLimits { volume, limits } => {
+                put_head(out, 24, *volume);
+                limits.encode(out);
+            }
+            _ => {}
         }
     }
 
@@ -328,10 +381,8 @@ impl Change {
                 read_only: reader.u8()? == 1,
                 created_s: created_from(reader)?,
             },
-            9 => Self::SetMode { volume, mode: DedupMode::from_byte(reader.u8()?)? },
             11 => Self::Hide { volume },
             15 => Self::Shrink { volume, size_bytes: reader.varint()? },
-            20 => Self::SetCompression { volume, compression: compression_from(reader)? },
             21 => Self::Receive {
                 volume,
                 name: reader.text()?.to_owned(),
@@ -340,6 +391,24 @@ impl Change {
                 is_whole: reader.u8()? == 1,
             },
             18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
+            _ => return Self::decode_setting(tag, volume, reader),
+        })
+    }
+
+    /// Decodes a change of a volume's settings or of its whole map.
+    fn decode_setting(tag: u8, volume: VolumeId, reader: &mut Reader<'_>) -> Option<Self> {
+        Some(match tag {
+            9 => Self::SetMode { volume, mode: DedupMode::from_byte(reader.u8()?)? },
+            20 => Self::SetCompression { volume, compression: compression_from(reader)? },
+            22 => {
+                Self::Rollback { volume, source: volume_from(reader)?, left: volume_from(reader)? }
+            }
+            23 => Self::Hold {
+                volume,
+                tag: reader.text().filter(|tag| Holds::is_tag(tag))?.to_owned(),
+                is_held: reader.u8()? == 1,
+            },
+            24 => Self::SetLimits { volume, limits: VolumeLimits::decode(reader)? },
             _ => return None,
         })
     }

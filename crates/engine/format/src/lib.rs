@@ -16,6 +16,7 @@ mod error;
 mod fingerprint;
 mod hash_many;
 mod journal;
+mod limits;
 mod mark;
 mod packed;
 mod regions;
@@ -39,6 +40,7 @@ pub use journal::{
     AtLoss, GivenUp, LastCommit, LostHistory, ReplayOptions, Replayed, ReplayedCommit,
     replay_journal,
 };
+pub use limits::{Holds, VolumeLimits};
 pub use mark::{FlushMark, FlushMarks};
 pub use packed::{
     Compression, MAX_PACKED_BLOCK_BYTES, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace,

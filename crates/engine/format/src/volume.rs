@@ -1,6 +1,7 @@
 //! The record of a volume: all of its metadata except the map.
 
-use super::codec::{Reader, put_text};
+use super::codec::{Reader, put_text, put_varint};
+use super::limits::{Holds, VolumeLimits};
 use crate::packed::Compression;
 use crate::types::{DedupMode, VolumeId};
 use gemelo_base::StatTable;
@@ -42,6 +43,18 @@ pub struct VolumeRecord {
     #[serde(skip)]
     #[stat(skip)]
     pub is_unfinished: bool,
+    /// Limits of its load and its space.
+    #[stat(skip)]
+    #[serde(default)]
+    pub limits: VolumeLimits,
+    /// The times that it was rolled back to a snapshot. Devices of clients are of one of them.
+    #[stat(skip)]
+    #[serde(default)]
+    pub rollbacks: u32,
+    /// The holds of a snapshot, which cannot be removed while it has any.
+    #[stat(skip)]
+    #[serde(default)]
+    pub holds: Holds,
     /// Creation time and origin.
     #[stat(skip)]
     #[serde(flatten)]
@@ -210,7 +223,7 @@ impl Birth {
 }
 
 impl VolumeRecord {
-    /// Makes the record of a clone of this volume.
+    /// Makes the record of a clone of this volume. Limits and holds are of the volume alone.
     #[must_use]
     pub fn cloned(
         &self,
@@ -222,8 +235,26 @@ impl VolumeRecord {
         let origin = Origin::Clone { volume: self.id, name: self.name.clone() };
         let birth = Birth { created_s, origin };
         let (is_hidden, is_unfinished) = (false, false);
+        let (limits, holds, rollbacks) = (VolumeLimits::default(), Holds::default(), 0);
         let name = name.to_owned();
-        Self { id, name, read_only, is_hidden, is_unfinished, birth, ..self.clone() }
+        Self {
+            id,
+            name,
+            read_only,
+            is_hidden,
+            is_unfinished,
+            limits,
+            rollbacks,
+            holds,
+            birth,
+            ..self.clone()
+        }
+    }
+
+    /// Gives the volume the size of another one, with whose map it goes on.
+    pub const fn roll_back(&mut self, size_bytes: u64) {
+        self.size_bytes = size_bytes;
+        self.rollbacks = self.rollbacks.wrapping_add(1);
     }
 
     /// Makes the volume a copy of a snapshot: an unfinished one, or the snapshot itself.
@@ -252,6 +283,9 @@ impl VolumeRecord {
                 | flag(self.is_hidden, HIDDEN)
                 | flag(self.is_unfinished, UNFINISHED),
         );
+        self.limits.encode(out);
+        put_varint(out, u64::from(self.rollbacks));
+        self.holds.encode(out);
         self.birth.encode(out);
     }
 
@@ -264,6 +298,9 @@ impl VolumeRecord {
         let compression = Compression::from_bytes(reader.array()?)?;
         let all = READ_ONLY | HIDDEN | UNFINISHED;
         let flags = reader.u8().filter(|flags| flags & !all == 0)?;
+        let limits = VolumeLimits::decode(reader)?;
+        let rollbacks = u32::try_from(reader.varint()?).ok()?;
+        let holds = Holds::decode(reader)?;
         let birth = Birth::decode(reader)?;
         let has = |bit: u8| flags & bit != 0;
         let (read_only, is_hidden, is_unfinished) = (has(READ_ONLY), has(HIDDEN), has(UNFINISHED));
@@ -276,6 +313,9 @@ impl VolumeRecord {
             read_only,
             is_hidden,
             is_unfinished,
+            limits,
+            rollbacks,
+            holds,
             birth,
         })
     }
@@ -295,6 +335,9 @@ mod tests {
             read_only: true,
             is_hidden: true,
             is_unfinished: true,
+            limits: VolumeLimits { quota_bytes: Some(1 << 40), ..VolumeLimits::default() },
+            rollbacks: 3,
+            holds: Holds::of(["backup"]),
             birth,
         }
     }

@@ -14,8 +14,9 @@ use crate::error::MetadataError;
 use crate::{BackendContext, CacheSize, Damage, LoadOptions, NewMetadata, load};
 use gemelo_base::random::mix64;
 use gemelo_format::{
-    Birth, Change, Checksum, Compression, DedupMode, Fingerprint, FingerprintKind, Lbn, MapEntry,
-    Origin, Pbn, Policy, Root, Superblock, VolumeId, VolumeRecord, WordForm,
+    Birth, Change, Checksum, Compression, DedupMode, Fingerprint, FingerprintKind, Holds, Lbn,
+    MapEntry, Origin, Pbn, Policy, Root, Superblock, VolumeId, VolumeLimits, VolumeRecord,
+    WordForm,
 };
 use pair::Pair;
 
@@ -51,6 +52,9 @@ pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
         read_only: false,
         is_hidden: false,
         is_unfinished: false,
+        limits: VolumeLimits::default(),
+        rollbacks: 0,
+        holds: Holds::default(),
         birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Empty },
     }
 }

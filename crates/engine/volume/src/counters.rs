@@ -79,6 +79,10 @@ counters! {
         flushes,
         /// Requests that failed.
         failed_requests,
+        /// Batches of requests that waited for the rates of the volume, or of all volumes.
+        paced_batches,
+        /// Time that they waited.
+        paced_ns,
         /// Blocks that the finder has looked at.
         examined_blocks,
         /// Blocks of these whose content was known, so that their own copy was freed.

@@ -3,6 +3,7 @@
 use gemelo_base::Classified;
 use gemelo_base::ShowPath as _;
 use gemelo_base::panics::Panicked;
+use gemelo_base::units::format_size;
 use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
@@ -176,6 +177,45 @@ pub enum VolumeError {
         /// The name of the snapshot.
         name: String,
     },
+    /// A snapshot keeps its contents.
+    #[kind(BadInput)]
+    #[error("volume '{name}' is a snapshot, which keeps its contents: roll back a volume")]
+    SnapshotRollback {
+        /// The name of the snapshot.
+        name: String,
+    },
+    /// The snapshot was made of another volume.
+    #[kind(BadInput)]
+    #[error(
+        "'{snapshot}' is no snapshot of volume '{name}': for a volume with its contents, use 'gemelo \
+         volume clone'"
+    )]
+    SnapshotOfAnother {
+        /// The name of the volume.
+        name: String,
+        /// The name of the snapshot.
+        snapshot: String,
+    },
+    /// The snapshot is held.
+    #[kind(BadInput)]
+    #[error(
+        "snapshot '{name}' is held ({tags}): nothing removes it before 'gemelo volume release'"
+    )]
+    Held {
+        /// The name of the snapshot.
+        name: String,
+        /// The tags of its holds.
+        tags: String,
+    },
+    /// The snapshot has no such hold.
+    #[kind(BadInput)]
+    #[error("snapshot '{name}' has no hold '{tag}'")]
+    NoSuchHold {
+        /// The name of the snapshot.
+        name: String,
+        /// The tag that it does not have.
+        tag: String,
+    },
     /// A reference count would exceed its limit.
     #[kind(Exhausted)]
     #[error(
@@ -214,6 +254,13 @@ pub enum VolumeError {
     Unhealed {
         /// The number of these contents.
         contents: u64,
+    },
+    /// The volume has as much data as it may have.
+    #[kind(Exhausted)]
+    #[error("the volume has its quota of {}", format_size(*quota_bytes))]
+    Quota {
+        /// The quota.
+        quota_bytes: u64,
     },
     /// The work was stopped on request.
     #[kind(Failed)]
@@ -300,6 +347,10 @@ impl VolumeError {
     pub(crate) fn for_device(&self, block_bytes: u64) -> DeviceError {
         match self {
             Self::NoSpace { .. } => DeviceError::NoSpace,
+            // The pool has space, so it is no failure of its own.
+            Self::Quota { .. } => {
+                DeviceError::Io(io::Error::new(io::ErrorKind::QuotaExceeded, self.to_string()))
+            }
             Self::ReadOnly => DeviceError::ReadOnly,
             Self::DamagedBlock { lbn } => DeviceError::Damaged { offset: lbn * block_bytes },
             Self::Io { source, .. } => {

@@ -24,7 +24,7 @@ pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
     ArrangeReport, DamagedBlock, DifferenceKind, DifferingRange, DifferingRanges, FinderReport,
     FinderState, FinderStats, FinderTuning, GcReport, HeldBack, InlineOverload, LayoutTuning,
-    LeftBlocks, Receipt, RecompressReport, RememberedStats, SentContent, SnapshotSpace,
+    LeftBlocks, NewCopy, Receipt, RecompressReport, RememberedStats, SentContent, SnapshotSpace,
     VolumeLayout, VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};

@@ -1,6 +1,6 @@
 //! A volume as a block device.
 
-use crate::counters::VolumeStat;
+use crate::counters::{VolumeStat, add};
 use crate::engine::{Engine, Range, VolumeShared};
 use gemelo_device::{BlockDevice, DeviceError, Extent, Geometry, Request, Waiting};
 use std::sync::Arc;
@@ -20,17 +20,41 @@ impl Volume {
         Self { engine, shared }
     }
 
-    /// Identifies the volume among those of all pools. Its name can be given to another one.
+    /// Identifies the volume among those of all pools. Its name can be given to another one, and a
+    /// volume that was rolled back is another one.
     #[must_use]
     pub fn identity(&self) -> String {
         let pool = self.engine.superblock.pool_id.iter().map(|byte| format!("{byte:02x}"));
-        format!("{}-{}", pool.collect::<String>(), self.shared.id().0)
+        let rolled_back = match self.shared.rollbacks() {
+            0 => String::new(),
+            times => format!(".{times}"),
+        };
+        format!("{}-{}{rolled_back}", pool.collect::<String>(), self.shared.id().0)
     }
 
     /// Counts of the volume's activity since the pool was opened.
     #[must_use]
     pub fn stat(&self) -> VolumeStat {
         self.shared.counters().read()
+    }
+}
+
+impl Volume {
+    fn execute_now(&self, batch: &mut [Request<'_>]) {
+        let began = self.shared.load().begin(batch, self.engine.clock.now_ns());
+        self.engine.requests.execute(&self.shared, batch);
+        self.shared.load().end(&began, self.engine.clock.now_ns());
+    }
+
+    /// Waits until the rates of the volume and of all volumes let a batch begin.
+    fn pace(&self, batch: &[Request<'_>]) {
+        let (clock, unpaced) = (&*self.engine.clock, &self.engine.unpaced);
+        let own_ns = self.shared.limits().wait(batch, clock, unpaced);
+        let waited_ns = own_ns + self.engine.total.wait(batch, clock, unpaced);
+        if waited_ns > 0 {
+            add(&self.shared.counters().paced_batches, 1);
+            add(&self.shared.counters().paced_ns, waited_ns);
+        }
     }
 }
 
@@ -45,14 +69,28 @@ impl BlockDevice for Volume {
         }
     }
 
+    fn batch_requests(&self) -> usize {
+        let own = self.shared.limits().batch_requests();
+        own.into_iter().chain(self.engine.total.batch_requests()).min().unwrap_or(usize::MAX)
+    }
+
     fn execute(&self, batch: &mut [Request<'_>]) {
-        let began = self.shared.load().begin(batch, self.engine.clock.now_ns());
-        self.engine.requests.execute(&self.shared, batch);
-        self.shared.load().end(&began, self.engine.clock.now_ns());
+        let most = self.batch_requests();
+        if most == usize::MAX {
+            return self.execute_now(batch);
+        }
+        for part in batch.chunks_mut(most) {
+            self.pace(part);
+            self.execute_now(part);
+        }
     }
 
     /// Leaves reads whose contents are not in memory. Their disk reads ahead.
     fn submit(&self, batch: &mut [Request<'_>], waiting: Waiting) -> Vec<usize> {
+        if self.batch_requests() != usize::MAX {
+            self.execute(batch);
+            return Vec::new();
+        }
         let waited = match waiting {
             Waiting::All => batch.len(),
             Waiting::First => batch.len().min(1),
@@ -60,7 +98,7 @@ impl BlockDevice for Volume {
         };
         let (waited, others) = batch.split_at_mut(waited);
         if !waited.is_empty() {
-            self.execute(waited);
+            self.execute_now(waited);
         }
         if others.is_empty() {
             return Vec::new();

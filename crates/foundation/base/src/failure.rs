@@ -95,6 +95,8 @@ pub enum Remedy {
     },
     /// Force the removal of a volume that holds data or has clients.
     ForceRemoval,
+    /// Roll back a volume although it has clients.
+    ForceRollback,
     /// Force a volume to a size at which it loses data.
     ForceCut,
     /// Use a program that is as new as the pool.

@@ -24,6 +24,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod access;
 mod exports;
 mod front_end;
 mod helpers;
@@ -32,6 +33,7 @@ mod memory;
 mod socket_file;
 mod spin;
 
+pub use access::{AllowedExports, ExportAccess};
 pub use exports::{Export, ExportTable, Exports};
 pub use front_end::{
     Connect, ConnectError, Devices, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
@@ -224,6 +226,12 @@ pub trait BlockDevice: Send + Sync {
     /// again, and takes no error for one of the device.
     fn may_answer(&self) -> bool {
         true
+    }
+
+    /// Returns the most requests that a batch should have: few for a device whose rate is limited,
+    /// because all of a batch are answered together.
+    fn batch_requests(&self) -> usize {
+        usize::MAX
     }
 
     /// Executes every request of the batch and sets its outcome.

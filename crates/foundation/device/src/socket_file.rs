@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, chmod, chownat, fstat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Gid;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,19 +16,21 @@ use std::path::{Path, PathBuf};
 const GROUP_MODE: u32 = 0o660;
 
 /// The users that may connect to a socket file. A client needs the right to write to the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SocketAccess {
     /// Permission bits of the file; [`None`] leaves them to the umask, or to the group.
     pub mode: Option<u32>,
     /// Number of the group of the file; [`None`] leaves it to the system.
     pub group: Option<u32>,
+    /// SELinux label of the socket; [`None`] leaves it to the policy.
+    pub label: Option<String>,
 }
 
 impl SocketAccess {
     /// Returns whether mode or group are given.
     #[must_use]
     pub fn is_given(&self) -> bool {
-        self.mode.is_some() || self.group.is_some()
+        self.mode.is_some() || self.group.is_some() || self.label.is_some()
     }
 
     /// Sets group and mode of the socket file at `path`. The file is opened once, so that another
@@ -102,13 +104,37 @@ pub fn listen_at_file(
     remove_dead_socket(path)?;
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let make = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = match &access.label {
+        None => make()?,
+        Some(label) => labelled(label, make)?,
+    };
     rustix::net::bind(&socket, &address)?;
     // An error drops this, which removes the file.
     let made = MadeSocket::at(path)?;
     access.apply(path)?;
     rustix::net::listen(&socket, queue_length)?;
     Ok((UnixListener::from(socket), made))
+}
+
+/// Makes a socket with an SELinux label, as `setsockcreatecon` has the kernel do for this thread.
+fn labelled(
+    label: &str,
+    make: impl FnOnce() -> rustix::io::Result<OwnedFd>,
+) -> io::Result<OwnedFd> {
+    const LABEL_OF_SOCKETS: &str = "/proc/thread-self/attr/sockcreate";
+    if !Path::new("/sys/fs/selinux/enforce").exists() {
+        let reason = "this system has no SELinux, so a socket cannot have a label of it";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
+    let failed = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot make a socket with label '{label}': {error}"))
+    };
+    std::fs::write(LABEL_OF_SOCKETS, label).map_err(failed)?;
+    let made = make();
+    // Without a label, the policy decides about later sockets of this thread again.
+    std::fs::write(LABEL_OF_SOCKETS, "").map_err(failed)?;
+    Ok(made?)
 }
 
 /// Removes the socket file of a program that has ended: connections to it are refused. Any other
@@ -191,7 +217,8 @@ mod tests {
             ("both", Some(0o600), Some(own), 0o600),
         ] {
             let path = directory.path().join(name);
-            let _listener = listen_at_file(&path, &SocketAccess { mode, group }, 1).unwrap();
+            let _listener =
+                listen_at_file(&path, &SocketAccess { mode, group, label: None }, 1).unwrap();
             assert_eq!(permissions(&path), (expected, own), "{name}");
             UnixStream::connect(&path).unwrap();
         }
@@ -203,7 +230,7 @@ mod tests {
             // Root may set any group.
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("socket");
-            let access = SocketAccess { mode: None, group: Some(12345) };
+            let access = SocketAccess { mode: None, group: Some(12345), label: None };
             let _listener = listen_at_file(&path, &access, 1).unwrap();
             assert_eq!(permissions(&path), (GROUP_MODE, 12345));
             return;
@@ -211,7 +238,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let error =
-            listen_at_file(&path, &SocketAccess { mode: None, group: Some(0) }, 1).unwrap_err();
+            listen_at_file(&path, &SocketAccess { mode: None, group: Some(0), label: None }, 1)
+                .unwrap_err();
         assert!(error.to_string().contains("members of the group"), "{error}");
         assert!(!path.exists());
     }
@@ -233,7 +261,7 @@ mod tests {
                     assert_eq!(permissions(&path(number)).0, 0o640);
                 }
             });
-            let access = SocketAccess { mode: Some(0o640), group: None };
+            let access = SocketAccess { mode: Some(0o640), group: None, label: None };
             let make = |number| {
                 while awaited.load(Ordering::SeqCst) != number {
                     std::thread::yield_now();

@@ -46,6 +46,9 @@ impl Exports for VolumeExports {
     }
 
     fn since(&self, name: &str, snapshot: &str) -> Option<Export> {
+        if !self.is_exported(name) || !self.is_exported(snapshot) {
+            return None;
+        }
         let changes = self.pool.upgrade()?.pool().changes(name, snapshot).ok()?;
         let export = self.find(name)?;
         let device = Arc::new(VolumeSince::new(Arc::clone(&export.device), changes));
@@ -55,7 +58,8 @@ impl Exports for VolumeExports {
     fn snapshots(&self) -> Vec<String> {
         let volumes = self.pool.upgrade().map(|pool| pool.pool().volumes()).unwrap_or_default();
         let snapshots = volumes.into_iter().filter(|volume| volume.record.read_only);
-        snapshots.map(|volume| volume.record.name).collect()
+        let names = snapshots.map(|volume| volume.record.name);
+        names.filter(|name| self.is_exported(name)).collect()
     }
 
     fn names(&self) -> Vec<String> {

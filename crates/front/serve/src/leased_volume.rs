@@ -36,6 +36,10 @@ impl BlockDevice for LeasedVolume {
         self.lease_state.check().is_ok()
     }
 
+    fn batch_requests(&self) -> usize {
+        self.volume.batch_requests()
+    }
+
     /// The lease is checked after the requests, and by a server again before it answers. After
     /// its end the outcomes are for callers in this process: no client gets them.
     fn execute(&self, batch: &mut [Request<'_>]) {

@@ -37,6 +37,7 @@ mod transfer;
 mod volume_changes;
 mod volume_since;
 mod watch;
+mod whole_volumes;
 
 pub use access::{PoolAccess, Purpose};
 pub use control::LookServer;
@@ -46,7 +47,6 @@ pub use failure::RequestFailure;
 pub use health::{Health, HealthState};
 pub use looking::let_look;
 pub use metrics::{MetricsAddress, UnknownMetricsAddress};
-pub use open_pool::connected;
 pub use patience::await_store;
 pub use report::{
     POOL_SCHEMA, PoolFigures, PoolFile, PoolInput, ServerStat, SpaceFigures, StatReport,
@@ -65,6 +65,7 @@ pub use systemd::{InheritedSocket, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
 };
+pub use whole_volumes::connected;
 
 /// Names of the files and sockets that this crate makes in the directory of a pool.
 pub const POOL_FILES: [&str; 8] = [

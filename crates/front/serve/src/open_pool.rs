@@ -1,7 +1,7 @@
 //! An open pool, and the requests that it performs.
 
 use crate::failure::RequestFailure;
-use crate::figures::{connections, damage_at_opening, report_on, volume_reports};
+use crate::figures::{damage_at_opening, report_on, volume_reports};
 use crate::health::HealthWatch;
 use crate::kept_text::KeptText;
 use crate::leased_volume::LeasedVolume;
@@ -14,14 +14,12 @@ use crate::space::SpaceCounter;
 use gemelo_base::Remedy;
 use gemelo_base::background::TaskStat;
 use gemelo_base::panics::Panicked;
-use gemelo_base::units::format_counted;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Devices, FrontEndError, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{
-    DamagedBlock, Pool, ScrubOptions, ScrubReport, StopReason, Tuning, VolumeError, VolumeSummary,
-    VolumesActivity,
+    DamagedBlock, Pool, ScrubOptions, ScrubReport, StopReason, Tuning, VolumeError, VolumesActivity,
 };
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -41,7 +39,7 @@ pub(crate) struct OpenPool {
     /// call such a pool read-only.
     is_only_looked_at: bool,
     /// The front ends, once the pool is served.
-    front_ends: OnceLock<Vec<Arc<dyn Listening>>>,
+    pub(crate) front_ends: OnceLock<Vec<Arc<dyn Listening>>>,
     space: SpaceCounter,
     scrubs: Scrubs,
     health: HealthWatch,
@@ -194,22 +192,6 @@ impl OpenPool {
             PoolRequest::SnapshotSpace => {
                 return Ok(Reply::SnapshotSpace(self.space.of_snapshots(pool, stop)?));
             }
-            PoolRequest::CreateVolume { name, size_bytes, mode, is_imported } => {
-                self.settings.forget(name)?;
-                match is_imported {
-                    false => pool.create_volume(name, *size_bytes, *mode)?,
-                    true => pool.create_imported_volume(name, *size_bytes, *mode)?,
-                }
-                self.settings.apply_to(pool, name);
-            }
-            PoolRequest::RemoveVolume { name, force } => self.remove(name, *force)?,
-            PoolRequest::RenameVolume { name, new_name } => self.rename(name, new_name)?,
-            PoolRequest::ResizeVolume { name, size_bytes, force } => {
-                self.resize(name, *size_bytes, *force, monitor)?;
-            }
-            PoolRequest::CopyVolume { name, new_name, read_only } => {
-                self.copy_volume(name, new_name, *read_only)?;
-            }
             PoolRequest::DifferingRanges { name, since, from_bytes } => {
                 return self.differing_ranges(name, since, *from_bytes, stop);
             }
@@ -244,6 +226,14 @@ impl OpenPool {
             PoolRequest::Detach { name, force } => {
                 self.on_devices(|devices: &dyn Devices| devices.detach(name, *force))?;
             }
+            PoolRequest::CreateVolume { .. }
+            | PoolRequest::RemoveVolume { .. }
+            | PoolRequest::RenameVolume { .. }
+            | PoolRequest::ResizeVolume { .. }
+            | PoolRequest::SnapshotVolumes { .. }
+            | PoolRequest::CloneVolume { .. }
+            | PoolRequest::RollBack { .. }
+            | PoolRequest::Hold { .. } => self.change_volume(request, monitor)?,
             PoolRequest::Send { .. }
             | PoolRequest::Receive { .. }
             | PoolRequest::HandOver
@@ -327,59 +317,6 @@ impl OpenPool {
             return Err(RequestFailure::refused(text));
         }
         self.pool().pause_finder(is_paused);
-        Ok(())
-    }
-
-    pub(crate) fn summary(&self, name: &str) -> Result<VolumeSummary, VolumeError> {
-        let found = self.pool().volumes().into_iter().find(|volume| volume.record.name == name);
-        found.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })
-    }
-
-    pub(crate) fn connections(&self, name: &str) -> usize {
-        self.front_ends.get().map_or(0, |front_ends| connections(front_ends, Some(name)) as usize)
-    }
-
-    pub(crate) fn remove(&self, name: &str, force: bool) -> Result<(), RequestFailure> {
-        let volume = self.summary(name)?;
-        let clients = self.connections(name);
-        if let (Some(clients), false) = (connected(clients as u64), force) {
-            let failure = RequestFailure::refused(format!("volume '{name}' has {clients}"));
-            return Err(failure.with_remedy(Remedy::ForceRemoval));
-        }
-        if volume.mapped_blocks > 0 && !force {
-            let failure = RequestFailure::refused(format!("volume '{name}' holds data"));
-            return Err(failure.with_remedy(Remedy::ForceRemoval));
-        }
-        self.pool().remove_volume(name)?;
-        self.settings.forget(name)?;
-        for front_end in self.front_ends.get().into_iter().flatten() {
-            front_end.disconnect(name);
-        }
-        Ok(())
-    }
-
-    fn resize(
-        &self,
-        name: &str,
-        size_bytes: u64,
-        force: bool,
-        monitor: &dyn Monitor,
-    ) -> Result<(), RequestFailure> {
-        let volume = self.summary(name)?;
-        if size_bytes < volume.record.size_bytes && !force {
-            let text = format!(
-                "volume '{name}' has {} bytes and would lose its data beyond byte {size_bytes}",
-                volume.record.size_bytes
-            );
-            return Err(RequestFailure::refused(text).with_remedy(Remedy::ForceCut));
-        }
-        let clients = connected(self.connections(name) as u64);
-        self.pool().resize_volume(name, size_bytes)?;
-        if let (Some(clients), true) = (clients, size_bytes < volume.record.size_bytes) {
-            monitor.warn(&format!(
-                "volume '{name}' was cut under {clients}: requests beyond its new end fail"
-            ));
-        }
         Ok(())
     }
 
@@ -476,12 +413,6 @@ fn refusal(request: &PoolRequest) -> RequestFailure {
         PoolRequest::Connect => "only a served pool can be connected to",
         _ => "a stream needs a connection of its own",
     })
-}
-
-/// Returns the number of connected clients in words, and [`None`] if there are none.
-#[must_use]
-pub fn connected(clients: u64) -> Option<String> {
-    (clients > 0).then(|| format_counted(clients, "connected client"))
 }
 
 /// The reason why a pool was not opened with its settings.

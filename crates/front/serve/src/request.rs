@@ -5,8 +5,8 @@ use crate::report::StatReport;
 use crate::settings::SettingReport;
 use gemelo_format::DedupMode;
 use gemelo_volume::{
-    ArrangeReport, DifferingRanges, FindEstimate, FinderReport, GcReport, RecompressReport,
-    ScrubReport, SnapshotSpace, VolumeSpace,
+    ArrangeReport, DifferingRanges, FindEstimate, FinderReport, GcReport, NewCopy,
+    RecompressReport, ScrubReport, SnapshotSpace, VolumeSpace,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,14 +59,35 @@ pub enum PoolRequest {
         /// `true` to let the volume become smaller, which loses the data beyond the new end.
         force: bool,
     },
-    /// Makes a snapshot or a clone of a volume.
-    CopyVolume {
-        /// Name of the volume to copy.
+    /// Makes a clone of a volume.
+    CloneVolume {
+        /// Name of the volume.
         name: String,
-        /// Name of the copy.
+        /// Name of the clone.
         new_name: String,
-        /// `true` for a snapshot, which refuses writes; `false` for a clone.
-        read_only: bool,
+    },
+    /// Snapshots volumes, all at one moment.
+    SnapshotVolumes {
+        /// The volumes, with the names of their snapshots.
+        copies: Vec<NewCopy>,
+    },
+    /// Gives a volume the contents of one of its snapshots.
+    RollBack {
+        /// Name of the volume.
+        name: String,
+        /// Name of the snapshot.
+        snapshot: String,
+        /// `true` to roll back a volume that has connected clients.
+        force: bool,
+    },
+    /// Adds a hold to a snapshot, or takes one away.
+    Hold {
+        /// Name of the snapshot.
+        name: String,
+        /// The tag of the hold.
+        tag: String,
+        /// `true` to add it.
+        is_held: bool,
     },
     /// Compares a volume with another one, from a byte on.
     DifferingRanges {

@@ -15,7 +15,7 @@ use gemelo_base::background::{Step, Task, Worker};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_format::VolumeId;
 use gemelo_place::{PlacedPool, PoolPlace};
-use gemelo_volume::VolumeSummary;
+use gemelo_volume::{NewCopy, VolumeSummary};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -151,7 +151,8 @@ fn name_of(volume: &str, utc_s: u64) -> String {
 
 fn make(pool: &OpenPool, volume: &str, now_utc_s: u64) -> Result<MadeSnapshot, RequestFailure> {
     let name = name_of(volume, now_utc_s);
-    pool.copy_volume(volume, &name, true)?;
+    let copy = NewCopy { source: volume.to_owned(), name: name.clone() };
+    pool.copy_volumes(&[copy], true)?;
     let record = pool.record_of(&name)?;
     Ok(MadeSnapshot { id: record.id, name, made_utc_s: now_utc_s })
 }

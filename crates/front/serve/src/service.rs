@@ -14,7 +14,7 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::background::Worker;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{FrontEnd, Listening, Transfers};
-use gemelo_format::IndexForm;
+use gemelo_format::{IndexForm, VolumeLimits};
 use gemelo_place::{PoolPlace, Use};
 use gemelo_volume::IndexSampling;
 use std::net::SocketAddr;
@@ -35,6 +35,8 @@ pub struct ServeOptions {
     pub settings: Values,
     /// `true` to refuse all changes.
     pub read_only: bool,
+    /// The rates of all volumes together.
+    pub total: VolumeLimits,
     /// Address at which metrics are served over HTTP.
     pub metrics: Option<MetricsAddress>,
     /// The program that is told of events.
@@ -152,6 +154,7 @@ impl Service {
         let read_only = options.read_only;
         let front_ends = listen(options.front_ends, options.volumes, &pool, &monitor)?;
         pool.set_front_ends(front_ends.clone());
+        pool.pool().pace(options.total, stop.clone());
         let all = Arc::new(VolumeExports::all(&pool));
         let transfers = front_ends.iter().find_map(|front_end| front_end.transfers(all.clone()));
         let metrics = options.metrics.as_ref().map(MetricsServer::bind).transpose();

@@ -6,25 +6,27 @@ use crate::request::{Reply, TickReport};
 use crate::settings::{Setting, Value, read_changes};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_format::{DedupMode, VolumeRecord};
+use gemelo_volume::NewCopy;
 use std::collections::BTreeMap;
 
 impl OpenPool {
-    /// Makes a snapshot or a clone.
-    pub(crate) fn copy_volume(
+    /// Makes snapshots, or clones, of one moment.
+    pub(crate) fn copy_volumes(
         &self,
-        name: &str,
-        new_name: &str,
+        copies: &[NewCopy],
         read_only: bool,
     ) -> Result<(), RequestFailure> {
-        self.record_of(name)?;
-        if self.record_of(new_name).is_err() {
-            self.settings().forget(new_name)?;
+        for copy in copies {
+            self.record_of(&copy.source)?;
+            if self.record_of(&copy.name).is_err() {
+                self.settings().forget(&copy.name)?;
+            }
         }
-        match read_only {
-            true => self.pool().snapshot_volume(name, new_name)?,
-            false => self.pool().clone_volume(name, new_name)?,
+        match (copies, read_only) {
+            ([copy], false) => self.pool().clone_volume(&copy.source, &copy.name)?,
+            _ => self.pool().snapshot_volumes(copies)?,
         }
-        self.settings().apply_to(self.pool(), new_name);
+        copies.iter().for_each(|copy| self.settings().apply_to(self.pool(), &copy.name));
         Ok(())
     }
 
@@ -93,6 +95,13 @@ impl OpenPool {
         if record.read_only && read.iter().any(|(setting, _)| is_snapshot_schedule(setting)) {
             let text = format!("'{name}' is a snapshot and does not change: it needs no others");
             return Err(RequestFailure::refused(text));
+        }
+        let (limits, read): (Vec<_>, Vec<_>) =
+            read.into_iter().partition(|(setting, _)| setting.is_limit());
+        if !limits.is_empty() {
+            let mut changed = record.limits;
+            limits.iter().for_each(|(setting, value)| setting.set_limit(&mut changed, value));
+            self.pool().set_limits(name, changed)?;
         }
         let (in_record, others): (Vec<_>, Vec<_>) =
             read.into_iter().partition(|(setting, _)| setting.is_in_record());

@@ -25,6 +25,10 @@ impl BlockDevice for VolumeSince {
         self.volume.may_answer()
     }
 
+    fn batch_requests(&self) -> usize {
+        self.volume.batch_requests()
+    }
+
     fn execute(&self, batch: &mut [Request<'_>]) {
         self.volume.execute(batch);
     }

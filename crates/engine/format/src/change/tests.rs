@@ -1,6 +1,7 @@
 //! Every change can be encoded and decoded.
 
 use super::*;
+use crate::limits::Holds;
 use crate::volume::{Birth, Origin};
 use proptest::prelude::*;
 
@@ -29,6 +30,9 @@ fn one_of_each() -> Vec<Change> {
             read_only: true,
             is_hidden: false,
             is_unfinished: false,
+            limits: VolumeLimits { burst_ms: Some(9), ..VolumeLimits::default() },
+            rollbacks: 0,
+            holds: Holds::of(["a", "b"]),
             birth: Birth { created_s: Some(1 << 31), origin: Origin::Empty },
         }),
         Change::Remove { volume },
@@ -49,6 +53,18 @@ fn one_of_each() -> Vec<Change> {
             is_whole: true,
         },
         Change::Hide { volume },
+        Change::Rollback { volume, source: VolumeId(2), left: VolumeId(301) },
+        Change::Hold { volume, tag: "backup".into(), is_held: true },
+        Change::SetLimits {
+            volume,
+            limits: VolumeLimits {
+                operations_per_s: Some(500),
+                bytes_per_s: Some(1 << 27),
+                burst_ms: Some(250),
+                quota_bytes: Some(1 << 41),
+                reserve_bytes: Some(1 << 30),
+            },
+        },
         Change::Shrink { volume, size_bytes: 1024 },
         Change::SetMode { volume, mode: DedupMode::Off },
         Change::SetCompression { volume, compression: Compression::Zstd(3) },

@@ -1,6 +1,7 @@
 //! Buckets, nodes and tables can be encoded and decoded.
 
 use super::*;
+use crate::limits::{Holds, VolumeLimits};
 use crate::packed::Compression;
 use crate::types::{DedupMode, VolumeId};
 use crate::volume::{Birth, Origin};
@@ -41,6 +42,9 @@ fn a_table_comes_back_and_no_cut_one_does() {
         read_only: true,
         is_hidden: true,
         is_unfinished: true,
+        limits: VolumeLimits::default(),
+        rollbacks: 0,
+        holds: Holds::of(["a"]),
         birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },
     };
     let volume = StoreVolume {

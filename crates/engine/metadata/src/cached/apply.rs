@@ -57,6 +57,7 @@ impl<L: Layout> CachedBackend<L> {
                     self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
                 self.share_map(*source, copy)
             }
+            Change::Rollback { volume, source, left } => self.roll_back(*volume, *source, *left),
             // It concerns the data store alone.
             Change::JournalData { .. } => Ok(()),
             Change::Grow { data_blocks } => {
@@ -76,6 +77,8 @@ impl<L: Layout> CachedBackend<L> {
             Change::Rename { .. }
             | Change::SetMode { .. }
             | Change::SetCompression { .. }
+            | Change::SetLimits { .. }
+            | Change::Hold { .. }
             | Change::Hide { .. }
             | Change::Receive { .. }
             | Change::Shrink { .. } => self.describe(change),
@@ -91,6 +94,12 @@ impl<L: Layout> CachedBackend<L> {
             Change::SetMode { volume, mode } => self.volume_mut(*volume)?.record.mode = *mode,
             Change::SetCompression { volume, compression } => {
                 self.volume_mut(*volume)?.record.compression = *compression;
+            }
+            Change::SetLimits { volume, limits } => {
+                self.volume_mut(*volume)?.record.limits = *limits;
+            }
+            Change::Hold { volume, tag, is_held } => {
+                self.volume_mut(*volume)?.record.holds.set(tag, *is_held);
             }
             Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
             Change::Receive { volume, name, identity, created_s, is_whole } => {

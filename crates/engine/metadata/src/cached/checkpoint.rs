@@ -24,8 +24,8 @@ const CUT_PAGES: u64 = 8;
 /// writers and clones wait for it.
 const MANY_SHARED_LAYERS: u64 = 16;
 const MAX_SHARED_LAYERS: u64 = 256;
-/// Upper bound of the bytes that a volume takes in the table, with the longest name.
-const TABLE_VOLUME_BYTES: u64 = 512;
+/// Upper bound of the bytes that a volume takes in the table, with the longest names and all holds.
+const TABLE_VOLUME_BYTES: u64 = 800;
 /// Lower bound of the bytes of the table in one of its pages.
 const TABLE_PIECE_BYTES: u64 = 2048;
 

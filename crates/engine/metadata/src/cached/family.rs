@@ -189,6 +189,18 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
+    /// Tells the neighbours of a volume that it has another id now.
+    pub(super) fn tell_neighbours(&mut self, id: VolumeId) -> Result<()> {
+        let Place { before, after, .. } = self.volume(id)?.place;
+        if let Some(before) = before {
+            self.place_mut(before)?.after = Some(id);
+        }
+        if let Some(after) = after {
+            self.place_mut(after)?.before = Some(id);
+        }
+        Ok(())
+    }
+
     /// Takes a volume without any mapped LBN, or one that has left, from its family.
     pub(super) fn quit_family(&mut self, id: VolumeId) -> Result<()> {
         let Place { before, after, .. } = std::mem::take(self.place_mut(id)?);

@@ -174,6 +174,41 @@ impl<L: Layout> CachedBackend<L> {
         self.join_family(source, id)
     }
 
+    /// Fails if a volume cannot get the map of another one, or the map that it has cannot go to
+    /// this new volume.
+    pub(super) fn check_rollback(
+        &self,
+        id: VolumeId,
+        source: VolumeId,
+        left: VolumeId,
+    ) -> Result<()> {
+        let (volume, source) = (self.volume(id)?, self.volume(source)?);
+        let is_hidden = volume.record.is_hidden || source.record.is_hidden;
+        if is_hidden || volume.record.id == source.record.id || left == id {
+            return Err(MetadataError::damaged(format!("volume {id} cannot be rolled back")));
+        }
+        self.check_unused(left)
+    }
+
+    /// Gives a volume the map and the size of another one, and the map that it had to a new, hidden
+    /// volume, which takes its place in the family.
+    pub(super) fn roll_back(
+        &mut self,
+        id: VolumeId,
+        source: VolumeId,
+        left: VolumeId,
+    ) -> Result<()> {
+        self.check_rollback(id, source, left)?;
+        let size_bytes = self.volume(source)?.record.size_bytes;
+        let mut record = self.volume(id)?.record.clone();
+        record.roll_back(size_bytes);
+        let Some(mut old) = self.volumes.remove(&id) else { return Err(Self::unknown(id)) };
+        (old.record.id, old.record.is_hidden) = (left, true);
+        self.insert_volume(old)?;
+        self.tell_neighbours(left)?;
+        self.share_map(source, record)
+    }
+
     /// Unmaps LBNs: whole nodes where the range has them.
     pub(super) fn cut(
         &mut self,

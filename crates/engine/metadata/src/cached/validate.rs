@@ -27,6 +27,8 @@ impl<L: Layout> CachedBackend<L> {
             Change::Rename { volume, .. }
             | Change::SetMode { volume, .. }
             | Change::SetCompression { volume, .. }
+            | Change::SetLimits { volume, .. }
+            | Change::Hold { volume, .. }
             | Change::Hide { volume }
             | Change::Receive { volume, .. }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
@@ -46,6 +48,9 @@ impl<L: Layout> CachedBackend<L> {
             Change::Clone { source, volume, .. } => {
                 self.volume(*source)?;
                 self.check_unused(*volume)
+            }
+            Change::Rollback { volume, source, left } => {
+                self.check_rollback(*volume, *source, *left)
             }
             Change::JournalData { .. } | Change::Grow { .. } => Ok(()),
         }

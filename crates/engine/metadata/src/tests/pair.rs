@@ -231,6 +231,7 @@ impl Pair {
                 self.unmap_count(id, lbn, count);
             }
             8 => self.cut(id, VOLUME_BLOCKS / 2 + 1300),
+            9 if volumes > 1 => self.roll_back(id),
             _ => {}
         }
     }
@@ -247,6 +248,27 @@ impl Pair {
         self.model.maps.insert(volume, self.model.maps[&id].clone());
         let (family, at) = self.model.family(id);
         family.insert(at, volume);
+    }
+
+    /// Gives a volume the map of another one, and clears what it had.
+    fn roll_back(&mut self, id: u32) {
+        let (source, left) = (self.any_volume(), self.backend.totals().next_volume);
+        if source == id {
+            return;
+        }
+        let [volume, source_id, left_id] = [id, source, left].map(VolumeId);
+        let change = Change::Rollback { volume, source: source_id, left: left_id };
+        self.backend.check_change(&change).unwrap();
+        self.apply(&change);
+        self.forget(id);
+        self.model.maps.insert(id, self.model.maps[&source].clone());
+        let (family, at) = self.model.family(source);
+        family.insert(at, id);
+        if self.random.below(2) == 0 {
+            self.remove_in_pieces(left);
+        } else {
+            self.apply(&Change::Remove { volume: left_id });
+        }
     }
 
     pub(super) fn remove(&mut self, id: u32) {

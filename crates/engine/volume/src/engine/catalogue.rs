@@ -51,10 +51,13 @@ pub(crate) struct Catalogue {
     /// Volumes that are half made or half removed, to be cleared.
     hidden: OrderedMutex<Vec<VolumeId>>,
     has_new_hidden: AtomicBool,
+    /// `true` if a volume has a reservation, so that writes have to look at them.
+    has_reservations: AtomicBool,
 }
 
 impl Catalogue {
     pub(crate) fn new(volumes: Names, hidden: Vec<VolumeId>, health: &Arc<Health>) -> Self {
+        let is_reserving = volumes.values().any(|volume| volume.reserve_blocks() > 0);
         Self {
             listed: OrderedRwLock::new(
                 Rank::Names,
@@ -68,6 +71,7 @@ impl Catalogue {
             changing: OrderedMutex::new(Rank::Catalogue, health, ()),
             hidden: OrderedMutex::new(Rank::Hidden, health, hidden),
             has_new_hidden: AtomicBool::new(false),
+            has_reservations: AtomicBool::new(is_reserving),
         }
     }
 
@@ -117,6 +121,15 @@ impl Catalogue {
         activity
     }
 
+    /// The volumes that have a reservation.
+    pub(super) fn reserving(&self) -> Vec<Arc<VolumeShared>> {
+        if !self.has_reservations.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let volumes = self.all().into_values();
+        volumes.filter(|volume| volume.reserve_blocks() > 0).collect()
+    }
+
     /// The number of volumes.
     pub(crate) fn len(&self) -> usize {
         self.listed.read().names.len()
@@ -156,6 +169,13 @@ pub(crate) struct CatalogueChange<'c> {
 }
 
 impl CatalogueChange<'_> {
+    /// Notes that a volume has other limits.
+    pub(super) fn note_reservations(&mut self) {
+        let listed = self.catalogue.listed.read();
+        let is_reserving = listed.names.values().any(|volume| volume.reserve_blocks() > 0);
+        self.catalogue.has_reservations.store(is_reserving, Ordering::Release);
+    }
+
     /// Fails if a new volume cannot have this name.
     pub(super) fn check_free(&self, name: &str) -> Result<()> {
         check_name(name)?;
@@ -190,6 +210,14 @@ impl CatalogueChange<'_> {
         let mut listed = self.catalogue.listed.write();
         if let Some(volume) = listed.names.remove(name) {
             listed.removed.add(&volume);
+        }
+    }
+
+    /// Puts another volume in the place of one.
+    pub(super) fn replace(&mut self, name: &str, volume: Arc<VolumeShared>) {
+        let mut listed = self.catalogue.listed.write();
+        if let Some(before) = listed.names.insert(name.to_owned(), volume) {
+            listed.removed.add(&before);
         }
     }
 

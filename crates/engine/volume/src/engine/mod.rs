@@ -5,7 +5,8 @@
 //! - [`requests`] cuts a batch where requests conflict, and hands reads to the *reader* ([`read`],
 //!   [`checked`]) and changes to the *writer* ([`write`], [`plan`]). A writer that finds the store
 //!   full goes to the *reclaimer*.
-//! - [`volumes`] creates, copies, resizes and removes volumes; [`volume_space`] counts their space.
+//! - [`volumes`] creates, resizes and removes volumes; [`snapshots`] copies them and goes back to
+//!   copies; [`volume_space`] counts their space.
 //! - [`differences`] compares volumes and reads what is sent; [`receiving`] makes copies.
 //! - [`finder`] shares what off-line volumes have twice, [`mover`] moves contents, and [`damage`]
 //!   heals them.
@@ -23,6 +24,7 @@ mod differences;
 mod finder;
 mod health;
 mod item;
+mod limits;
 mod live;
 mod locks;
 mod log;
@@ -42,6 +44,7 @@ mod reclaimer;
 mod references;
 mod requests;
 mod shared;
+mod snapshots;
 mod tasks;
 mod volume_space;
 mod volumes;
@@ -68,6 +71,7 @@ pub(crate) use range::Range;
 pub use receiving::Receipt;
 pub(crate) use receiving::identity_of;
 pub(crate) use shared::VolumeShared;
+pub use snapshots::NewCopy;
 pub use volume_space::{SnapshotSpace, VolumeSpace};
 pub(crate) use wanted::Wanted;
 pub(crate) use worker::start_all;

@@ -5,6 +5,7 @@ use super::VolumeShared;
 use super::catalogue::Catalogue;
 use super::data::{ContentSpace, ContentStore, DataPath, Remembered};
 use super::health::Health;
+use super::limits::Limits;
 use super::live::LiveTuning;
 use super::log::{Log, LogParts};
 use super::mover::Ticker;
@@ -24,13 +25,13 @@ use crate::engine::write::Writer;
 use crate::error::Result;
 use crate::journal::Journal;
 use crate::pool::Tuning;
-use gemelo_base::Clock;
+use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRecord};
 use gemelo_metadata::MetadataBackend;
 use gemelo_store::FreeVeto;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What the parts of an engine have in common. Each takes from it what it needs.
 pub(crate) struct Common {
@@ -56,6 +57,10 @@ pub(crate) struct Common {
 /// that it names. What one part does with another is in their constructors.
 pub(crate) struct Engine {
     common: Common,
+    /// The limits of all volumes together.
+    pub(crate) total: Limits,
+    /// Raised when no rate is kept any more, because the server ends.
+    pub(crate) unpaced: OnceLock<StopFlag>,
     pub(crate) healer: Arc<Healer>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) requests: Requests,
@@ -163,6 +168,8 @@ impl Engine {
         let ticker = Arc::new(Ticker::new(common.clock.now_ns()));
         let examiner = Examiner::new(&common, &reader, &healer);
         Self {
+            total: Limits::default(),
+            unpaced: OnceLock::new(),
             requests: Requests::new(&common, &reader, writer, &ticker),
             volumes: Volumes::new(&common),
             accountant: Accountant::new(&common),
@@ -225,8 +232,18 @@ fn catalogue_of(
     let is_hidden = |info: &VolumeRecord| info.is_hidden || info.is_unfinished;
     let hidden = volumes.iter().filter(|info| is_hidden(info)).map(|info| info.id).collect();
     let shown = volumes.into_iter().filter(|info| !is_hidden(info)).map(|info| {
-        let VolumeRecord { id, name, size_bytes, mode, compression, read_only, .. } = info;
-        let settings = VolumeSettings { mode, compression, read_only };
+        let VolumeRecord {
+            id,
+            name,
+            size_bytes,
+            mode,
+            compression,
+            read_only,
+            rollbacks,
+            limits,
+            ..
+        } = info;
+        let settings = VolumeSettings { mode, compression, read_only, rollbacks, limits };
         let place = (id, size_bytes, superblock.block_bytes);
         (name, VolumeShared::new(place, settings, tuning.volume_tuning(), health))
     });

@@ -9,7 +9,8 @@ use super::shared::VolumeSettings;
 use super::volumes::{Volumes, check_there};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
-    Birth, Change, DedupMode, Origin, SnapshotId, Superblock, VolumeId, VolumeRecord,
+    Birth, Change, DedupMode, Holds, Origin, SnapshotId, Superblock, VolumeId, VolumeLimits,
+    VolumeRecord,
 };
 use std::sync::Arc;
 
@@ -78,9 +79,18 @@ impl Volumes {
             read_only: false,
             is_hidden: false,
             is_unfinished: true,
+            limits: VolumeLimits::default(),
+            rollbacks: 0,
+            holds: Holds::default(),
             birth: Birth { created_s, origin: Origin::Received { identity } },
         }))?;
-        let settings = VolumeSettings { mode, compression, read_only: false };
+        let settings = VolumeSettings {
+            mode,
+            compression,
+            read_only: false,
+            rollbacks: 0,
+            limits: VolumeLimits::default(),
+        };
         let volume = self.shared_of(id, size_bytes, settings);
         catalogue.add_receiving(Arc::clone(&volume));
         Ok(volume)
@@ -113,14 +123,13 @@ impl Volumes {
             let receive = Change::Receive { volume, name, identity, created_s, is_whole: false };
             self.log.apply(&mut state, &receive)?;
         }
-        let settings =
-            VolumeSettings { mode: from.mode(), compression: from.compression(), read_only: false };
+        let settings = from.settings_of_copy(false);
         let copy = self.shared_of(volume, from.size_bytes(), settings);
         catalogue.add_receiving(Arc::clone(&copy));
         Ok(copy)
     }
 
-    fn shared_of(
+    pub(super) fn shared_of(
         &self,
         id: VolumeId,
         size_bytes: u64,
@@ -153,7 +162,13 @@ impl Volumes {
             Ok(())
         })?;
         let (mode, compression) = (unfinished.mode(), unfinished.compression());
-        let settings = VolumeSettings { mode, compression, read_only: true };
+        let settings = VolumeSettings {
+            mode,
+            compression,
+            read_only: true,
+            rollbacks: 0,
+            limits: VolumeLimits::default(),
+        };
         catalogue.insert(name, self.shared_of(volume, unfinished.size_bytes(), settings));
         catalogue.end_receiving(unfinished);
         Ok(())

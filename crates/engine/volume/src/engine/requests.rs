@@ -17,6 +17,7 @@ use crate::error::VolumeError;
 use gemelo_base::{Clock, with_causes};
 use gemelo_device::{Claim, DeviceError, Durability, Operation, Request};
 use gemelo_format::{DedupMode, Lbn, Superblock};
+use std::io;
 use std::ops;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -283,12 +284,14 @@ impl Requests {
     }
 
     /// Notes requests that fail because of the pool's disks. A pool that takes no changes says so
-    /// itself, and damaged blocks have a list of their own.
+    /// itself, damaged blocks have a list of their own, and a quota is its volume's.
     #[cold]
     fn note_failed_requests(&self, segment: &[Request<'_>]) {
         let errors = segment.iter().filter_map(|request| request.outcome.as_ref().err());
-        let mut of_disks =
-            errors.filter(|error| matches!(error, DeviceError::Io(_) | DeviceError::NoSpace));
+        let mut of_disks = errors.filter(|error| match error {
+            DeviceError::Io(error) => error.kind() != io::ErrorKind::QuotaExceeded,
+            error => matches!(error, DeviceError::NoSpace),
+        });
         if let Some(error) = of_disks.next().filter(|_| self.health.check_writable().is_ok()) {
             self.tasks.requests.note_failure(self.clock.now_ns(), with_causes(error));
         }

@@ -2,12 +2,13 @@
 
 use super::finder::{Backlog, DelayBounds, DirtyGroups, Turn};
 use super::health::Health;
+use super::limits::Limits;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use super::mover::Marks;
 use crate::counters::VolumeCounters;
 use crate::load::Load;
 use crate::pool::VolumeTuning;
-use gemelo_format::{Compression, DedupMode, Lbn, VolumeId};
+use gemelo_format::{Compression, DedupMode, Lbn, VolumeId, VolumeLimits};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub(super) struct VolumeSettings {
     pub(super) mode: DedupMode,
     pub(super) compression: Compression,
     pub(super) read_only: bool,
+    pub(super) rollbacks: u32,
+    pub(super) limits: VolumeLimits,
 }
 
 /// A volume of the pool. It may have been removed meanwhile.
@@ -32,6 +35,8 @@ pub(crate) struct VolumeShared {
     /// The bytes of the compression.
     compression: AtomicU16,
     read_only: bool,
+    rollbacks: u32,
+    limits: Limits,
     /// `true` if the finder takes blocks of the volume while it is in-line.
     takes_deferred: bool,
     verifies_bytes: AtomicBool,
@@ -65,7 +70,7 @@ impl VolumeShared {
         tuning: VolumeTuning,
         health: &Arc<Health>,
     ) -> Arc<Self> {
-        let VolumeSettings { mode, compression, read_only } = settings;
+        let VolumeSettings { mode, compression, read_only, rollbacks, limits } = settings;
         let volume = Self {
             id,
             block_bytes,
@@ -73,12 +78,14 @@ impl VolumeShared {
             mode: AtomicU8::new(mode.byte()),
             compression: AtomicU16::new(u16::from_le_bytes(compression.bytes())),
             read_only,
+            rollbacks,
+            limits: Limits::new(limits),
             takes_deferred: tuning.takes_deferred,
             verifies_bytes: AtomicBool::new(tuning.verify_bytes),
             remembers_fingerprints: AtomicBool::new(tuning.remembers_fingerprints),
-            // Several gates are closed in the order of the ids.
+            // Several are taken in the order of the ids.
             gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), health, false),
-            resizing: OrderedRwLock::new(Rank::Resizing, health, ()),
+            resizing: OrderedRwLock::numbered(Rank::Resizing, u64::from(id.0), health, ()),
             patch_locks: OnceLock::new(),
             health: Arc::clone(health),
             dirty: OrderedMutex::new(Rank::Dirty, health, DirtyGroups::new(delay_of(tuning))),
@@ -99,6 +106,33 @@ impl VolumeShared {
 
     pub(crate) const fn read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// The settings of a copy of the volume.
+    pub(super) fn settings_of_copy(&self, read_only: bool) -> VolumeSettings {
+        let (mode, compression) = (self.mode(), self.compression());
+        let limits = VolumeLimits::default();
+        VolumeSettings { mode, compression, read_only, rollbacks: 0, limits }
+    }
+
+    /// The limits of its load and its space.
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Most blocks that the volume may map.
+    pub(super) fn quota_blocks(&self) -> Option<u64> {
+        self.limits.quota_bytes().map(|bytes| bytes / u64::from(self.block_bytes))
+    }
+
+    /// Blocks for which the store keeps room.
+    pub(super) fn reserve_blocks(&self) -> u64 {
+        self.limits.reserve_bytes().div_ceil(u64::from(self.block_bytes))
+    }
+
+    /// The times that the volume was rolled back.
+    pub(crate) const fn rollbacks(&self) -> u32 {
+        self.rollbacks
     }
 
     pub(crate) const fn counters(&self) -> &VolumeCounters {

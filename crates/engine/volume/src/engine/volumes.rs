@@ -1,5 +1,6 @@
 //! Commands on whole volumes: create, copy, remove, rename, resize, set.
 
+use super::limits::reserved_beside;
 use super::shared::VolumeSettings;
 use super::{State, VolumeShared};
 use crate::engine::catalogue::Catalogue;
@@ -13,8 +14,8 @@ use crate::pool::{Tuning, VolumeTuning};
 use gemelo_base::Clock;
 use gemelo_base::units::format_exact_size;
 use gemelo_format::{
-    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, Superblock, VolumeId,
-    VolumeRecord,
+    Birth, Change, Compression, DedupMode, Holds, MAX_VOLUME_BLOCKS, Origin, Superblock, VolumeId,
+    VolumeLimits, VolumeRecord,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,10 +121,19 @@ impl Volumes {
             read_only: false,
             is_hidden: false,
             is_unfinished: false,
+            limits: VolumeLimits::default(),
+            rollbacks: 0,
+            holds: Holds::default(),
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
         let tuning = self.live.get().volume_tuning();
-        let settings = VolumeSettings { mode, compression, read_only: false };
+        let settings = VolumeSettings {
+            mode,
+            compression,
+            read_only: false,
+            rollbacks: 0,
+            limits: VolumeLimits::default(),
+        };
         let new = VolumeShared::new(
             (volume, size_bytes, self.superblock.block_bytes),
             settings,
@@ -134,31 +144,6 @@ impl Volumes {
         new.dirty().clear();
         new.marks().end_sweep();
         catalogue.insert(name, new);
-        drop(catalogue);
-        self.log.flush()
-    }
-
-    pub(crate) fn copy(&self, source: &str, name: &str, read_only: bool) -> Result<()> {
-        self.health.check_writable()?;
-        self.log.make_room_for_clone()?;
-        let from = self.catalogue.find(source)?;
-        let _kept = from.keep();
-        let mut catalogue = self.catalogue.change();
-        catalogue.check_free(name)?;
-        check_there(!catalogue.has(source, &from), source)?;
-        let volume = self.next_id();
-        let (mode, compression) = (from.mode(), from.compression());
-        let settings = VolumeSettings { mode, compression, read_only };
-        let (source, new_name) = (from.id(), name.to_owned());
-        let created_s = self.clock.utc_s();
-        let change = Change::Clone { source, volume, name: new_name, read_only, created_s };
-        // Requests under way may wait for a checkpoint. Each of their changes comes before the
-        // clone or after it, as with a power cut at this instant.
-        self.log.apply(&mut self.log.write(), &change)?;
-        let place = (volume, from.size_bytes(), self.superblock.block_bytes);
-        let tuning = self.live.get().volume_tuning();
-        let copy = VolumeShared::new(place, settings, tuning, &self.health);
-        catalogue.insert(name, copy);
         drop(catalogue);
         self.log.flush()
     }
@@ -175,6 +160,7 @@ impl Volumes {
         let is_large = {
             let mut catalogue = self.catalogue.change();
             check_there(!catalogue.has(name, &volume), name)?;
+            self.check_unheld(name, id)?;
             let is_large = self.change_closed(&volume, |state, removed| {
                 let is_large = Self::is_removed_in_pieces(state, id);
                 let (hide, remove) = (Change::Hide { volume: id }, Change::Remove { volume: id });
@@ -187,15 +173,20 @@ impl Volumes {
         };
         let flushed = self.log.flush();
         if is_large {
-            if self.tuning.background {
-                self.catalogue.clear_soon(id);
-            } else if flushed.is_err() || self.clear(id).is_err() {
-                self.catalogue.clear_later(id);
-            }
+            self.clear_after(&flushed, id);
         }
         // Blocks that were shared with it may have one reference now, and can be moved.
         self.catalogue.all().values().for_each(|other| other.marks().mark_all());
         flushed
+    }
+
+    /// Clears a volume that was hidden: in the background, or at once if there is none.
+    pub(super) fn clear_after(&self, flushed: &Result<()>, hidden: VolumeId) {
+        if self.tuning.background {
+            self.catalogue.clear_soon(hidden);
+        } else if flushed.is_err() || self.clear(hidden).is_err() {
+            self.catalogue.clear_later(hidden);
+        }
     }
 
     pub(crate) fn rename(&self, name: &str, new: &str) -> Result<()> {
@@ -264,6 +255,46 @@ impl Volumes {
     pub(crate) fn set_tuning(&self, name: &str, tuning: VolumeTuning) -> Result<()> {
         self.catalogue.find(name)?.set_tuning(tuning);
         Ok(())
+    }
+
+    /// Sets the limits of a volume. Room that is reserved must be there.
+    pub(crate) fn set_limits(&self, name: &str, limits: VolumeLimits) -> Result<()> {
+        self.health.check_writable()?;
+        self.log.bound_open_commit()?;
+        let mut catalogue = self.catalogue.change();
+        let volume = self.catalogue.find(name)?;
+        let reserved = limits.reserve_bytes.unwrap_or(0);
+        if reserved > volume.size_bytes() {
+            return Err(VolumeError::BadOption {
+                what: format!("reservation of {}", format_exact_size(reserved)),
+                rule: format!("volume '{name}' has {}", format_exact_size(volume.size_bytes())),
+            });
+        }
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let (needed, free) = {
+            let reserving = self.catalogue.reserving();
+            let state = self.log.read();
+            let mapped = state.backend().mapped_blocks(volume.id());
+            let needed = reserved.div_ceil(block_bytes).saturating_sub(mapped);
+            let others = reserved_beside(volume.id(), &reserving, &state);
+            (needed, self.data.allocator.free_blocks().saturating_sub(others))
+        };
+        if needed > free {
+            return Err(VolumeError::BadOption {
+                what: format!("reservation of {}", format_exact_size(reserved)),
+                rule: format!(
+                    "it needs {} more, and {} are free and not reserved: 'gemelo pool grow' makes \
+                     room",
+                    format_exact_size(needed * block_bytes),
+                    format_exact_size(free * block_bytes)
+                ),
+            });
+        }
+        self.log.change(&Change::SetLimits { volume: volume.id(), limits })?;
+        volume.limits().set(limits);
+        catalogue.note_reservations();
+        drop(catalogue);
+        self.log.flush()
     }
 
     /// Sets the compression of a volume's further writes.

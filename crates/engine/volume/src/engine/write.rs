@@ -5,10 +5,12 @@
 //! still hold. Blocks that another writer has changed meanwhile go through another pass.
 
 use super::item::{Failed, Item};
+use super::limits::reserved_beside;
 use super::near::NearPlacer;
 use super::plan::{Plan, Shared, Tally};
 use super::{State, VolumeShared};
 use crate::counters::add;
+use crate::engine::catalogue::Catalogue;
 use crate::engine::checked::Reader;
 use crate::engine::damage::Healer;
 use crate::engine::data::{DataPath, StoredContents};
@@ -44,6 +46,7 @@ pub(crate) struct Writer {
     pub(super) reclaimer: Arc<Reclaimer>,
     pub(super) data: Arc<DataPath>,
     pub(super) log: Arc<Log>,
+    catalogue: Arc<Catalogue>,
     pub(super) health: Arc<Health>,
     pub(super) fingerprinter: Arc<Fingerprinter>,
     pub(super) seed: PoolSeed,
@@ -65,6 +68,7 @@ impl Writer {
             reclaimer: Arc::clone(reclaimer),
             data: Arc::clone(&common.data),
             log: Arc::clone(&common.log),
+            catalogue: Arc::clone(&common.catalogue),
             health: Arc::clone(&common.health),
             fingerprinter: Arc::clone(&common.fingerprinter),
             seed: common.seed,
@@ -99,7 +103,10 @@ impl Writer {
                 Ok(PassEnd::Overtaken(items)) => left = items,
                 Ok(PassEnd::Full(wanted)) => match self.reclaimer.reclaim(wanted) {
                     Ok(free) if free >= wanted => {}
-                    Ok(free) => left = self.with_little_room(volume, (&left, free), failed),
+                    Ok(free) => {
+                        let free = free.saturating_sub(self.kept_beside(volume));
+                        left = self.with_little_room(volume, (&left, free), failed);
+                    }
                     Err(error) => return all(failed, &left, &error),
                 },
                 Err(error) => return all(failed, &left, &error),
@@ -154,6 +161,10 @@ impl Writer {
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
+        let kept = self.kept_beside(volume);
+        if kept > 0 && wanted > 0 && self.data.allocator.free_blocks() < (wanted + kept) as u64 {
+            return Ok(PassEnd::Full(wanted + kept));
+        }
         let near = self.near.places(volume, &plan);
         // Off-line, fingerprints are taken later.
         let is_remembered = mode == DedupMode::Offline && volume.remembers_fingerprints();
@@ -181,11 +192,45 @@ impl Writer {
         let stored = plan.stored().count();
         assert_eq!(stored + made.unused.len(), wanted, "a block that was taken is lost");
         self.data.allocator.give_back(made.unused);
+        if let Some(most) = volume.limits().quota_bytes() {
+            let error = VolumeError::Quota { quota_bytes: most };
+            let beyond = made.beyond.iter().filter_map(|at| items.get(*at));
+            beyond.for_each(|item| failed(item.request, &error));
+        }
         count(volume, &plan.tally());
         add(&volume.counters().patch_retries, made.overtaken.len() as u64);
         add(&volume.counters().cow_shared_blocks, made.cow_shared);
         let overtaken = made.overtaken.into_iter();
         Ok(PassEnd::Overtaken(overtaken.filter_map(|at| items.get(at).copied()).collect()))
+    }
+
+    /// Free blocks that this volume leaves to the reservations of others.
+    fn kept_beside(&self, volume: &VolumeShared) -> usize {
+        let reserving = self.catalogue.reserving();
+        if reserving.is_empty() {
+            return 0;
+        }
+        let kept = reserved_beside(volume.id(), &reserving, &self.log.read());
+        usize::try_from(kept).unwrap_or(usize::MAX / 2)
+    }
+
+    /// Returns whether a change maps a further LBN of a volume that has its quota.
+    fn is_beyond_quota(
+        &self,
+        state: &State,
+        volume: &VolumeShared,
+        change: &Change,
+    ) -> Result<bool> {
+        let (Change::Store { lbn, .. } | Change::Share { lbn, .. }) = change else {
+            return Ok(false);
+        };
+        let Some(most) = volume.quota_blocks() else { return Ok(false) };
+        if state.backend().mapped_blocks(volume.id()) < most {
+            return Ok(false);
+        }
+        let mut place = Vec::with_capacity(1);
+        state.backend().look_up(volume.id(), &[*lbn], &mut place)?;
+        Ok(place == [MapEntry::Unmapped])
     }
 
     /// Makes the planned changes whose assumptions still hold. Each block is done or overtaken, or
@@ -204,10 +249,19 @@ impl Writer {
                 && !is_known
                 && (is_current || self.is_still_right(&state, volume, plan, at, &mut scratch)?)
             {
+                let change = plan.change(volume.id(), at);
+                if let Some(change) = &change
+                    && self.is_beyond_quota(&state, volume, change)?
+                {
+                    made.unused.extend(plan.taken(at));
+                    made.beyond.push(at);
+                    settled += 1;
+                    continue;
+                }
                 if let Some(pbn) = plan.healed(at) {
                     self.healer.mend(&mut state, pbn)?;
                 }
-                if let Some(change) = plan.change(volume.id(), at) {
+                if let Some(change) = change {
                     let freed = state.freed_blocks();
                     self.log.apply(&mut state, &change)?;
                     made.cow_shared +=
@@ -288,6 +342,8 @@ impl Writer {
 struct Changed {
     /// Numbers of the blocks that another write has overtaken.
     overtaken: Vec<usize>,
+    /// Numbers of the blocks that the volume's quota has no room for.
+    beyond: Vec<usize>,
     /// PBNs that were taken and not needed.
     unused: Vec<Pbn>,
     /// Blocks that were replaced and that other LBNs still refer to.

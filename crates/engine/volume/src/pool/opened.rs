@@ -1,7 +1,7 @@
 //! An open pool.
 
 use super::{PoolDirectory, Tuning, VolumeTuning};
-use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace};
+use crate::engine::{DamagedBlock, Engine, GcReport, NewCopy, SnapshotSpace, VolumeSpace};
 use crate::error::{Result, StopReason, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::background::{TaskStat, Worker};
@@ -9,7 +9,7 @@ use gemelo_base::locks::Mutex;
 use gemelo_base::panics::Panicked;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::DiskAccess;
-use gemelo_format::{Compression, DedupMode, DiskRole, Origin, Pbn};
+use gemelo_format::{Compression, DedupMode, DiskRole, Origin, Pbn, VolumeLimits};
 use gemelo_store::PoolDisks;
 use std::path::Path;
 use std::sync::Arc;
@@ -193,6 +193,22 @@ impl Pool {
         self.engine.volumes.set_mode(name, mode)
     }
 
+    /// Sets the limits of a volume's load and space.
+    ///
+    /// # Errors
+    /// Fails if the pool has no volume of this name, or too little room for a reservation.
+    pub fn set_limits(&self, name: &str, limits: VolumeLimits) -> Result<()> {
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.set_limits(name, limits)
+    }
+
+    /// Sets the rates of all volumes together. No rate is kept any more when `unpaced` is raised.
+    pub fn pace(&self, total: VolumeLimits, unpaced: StopFlag) {
+        self.engine.total.set(total);
+        // A pool is served once.
+        let _ = self.engine.unpaced.set(unpaced);
+    }
+
     /// Sets the compression of a volume's further writes. [`Self::recompress`] moves its earlier
     /// contents.
     ///
@@ -220,6 +236,34 @@ impl Pool {
     pub fn clone_volume(&self, source: &str, name: &str) -> Result<()> {
         let _watch = self.engine.health.watch();
         self.engine.volumes.copy(source, name, false)
+    }
+
+    /// Snapshots volumes, all at one moment. Either all snapshots are made or none.
+    ///
+    /// # Errors
+    /// Fails as [`Self::snapshot_volume`] does.
+    pub fn snapshot_volumes(&self, copies: &[NewCopy]) -> Result<()> {
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.copy_all(copies, true)
+    }
+
+    /// Gives a volume the contents and the size of one of its snapshots. Handles to the volume find
+    /// that it is gone.
+    ///
+    /// # Errors
+    /// Fails if the pool has no such volumes, or if the one is no snapshot of the other.
+    pub fn roll_back_volume(&self, name: &str, snapshot: &str) -> Result<()> {
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.roll_back(name, snapshot)
+    }
+
+    /// Adds a hold to a snapshot, or takes one away. A snapshot with a hold is not removed.
+    ///
+    /// # Errors
+    /// Fails if the pool has no such snapshot, or if a hold cannot be added or is not there.
+    pub fn hold_snapshot(&self, name: &str, tag: &str, is_held: bool) -> Result<()> {
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.hold(name, tag, is_held)
     }
 
     /// Computes the space that only this volume holds, which removing it would free, and the space

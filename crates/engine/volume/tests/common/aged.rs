@@ -39,7 +39,8 @@ pub fn age(simulation: &Simulation, model: &mut Model, random: &mut Random, tuni
         let live = if id == 0 { vec![0; BLOCK] } else { content(id, BLOCK) };
         Block { allowed: vec![live.clone()], live }
     };
-    let volume = ModelVolume { blocks: ids.into_iter().map(block).collect(), read_only: false };
+    let blocks = ids.into_iter().map(block).collect();
+    let volume = ModelVolume { blocks, ..ModelVolume::default() };
     model.volumes.insert("past".to_owned(), volume);
 }
 

@@ -2,6 +2,7 @@
 //! possible states after a crash.
 
 mod recovered;
+mod versions;
 
 #[allow(unused_imports, reason = "each test uses a part of this module")]
 pub use recovered::check_recovered;
@@ -45,6 +46,8 @@ impl Block {
 pub struct ModelVolume {
     pub blocks: Vec<Block>,
     pub read_only: bool,
+    /// The tags of the holds, in order.
+    pub holds: Vec<String>,
 }
 
 /// The state of the volumes, and their state if the change under way succeeds.
@@ -56,6 +59,8 @@ pub struct Model {
     pub moved_blocks: u64,
     /// Contents that were compressed again.
     pub recompressed_blocks: u64,
+    /// Volumes that were rolled back.
+    pub rolled_back: u64,
 }
 
 impl Model {
@@ -129,10 +134,13 @@ impl<'a> Driver<'a> {
             55..68 => self.read(),
             68..80 => self.flush(),
             80..84 => self.create(),
-            84..87 => self.copy(),
+            84..86 => self.copy(),
+            86 if self.random.below(3) == 0 => self.snapshot_all(),
+            86 => self.roll_back(),
             87..89 => self.remove(),
             89..91 => self.resize(),
-            91..93 => self.rename(),
+            91 => self.rename(),
+            92 => self.hold(),
             93 => self.pool_call(Pool::checkpoint),
             94 if self.compresses && self.random.below(2) == 0 => self.recompress(),
             94 => self.arrange(),
@@ -362,15 +370,15 @@ impl<'a> Driver<'a> {
     /// cannot be made durable.
     fn settle(&mut self) -> Result<(), Down> {
         let list = self.pool.volumes();
-        let now: Vec<(&str, u64)> = list
-            .iter()
-            .map(|volume| (volume.record.name.as_str(), volume.record.size_bytes))
-            .collect();
-        let before = self.model.volumes.iter();
-        if before
-            .map(|(name, volume)| (name.as_str(), (volume.blocks.len() * BLOCK) as u64))
-            .eq(now)
-        {
+        let now = list.iter().map(|volume| {
+            let record = &volume.record;
+            let holds = record.holds.tags().map(str::to_owned).collect::<Vec<_>>();
+            (record.name.clone(), record.size_bytes, holds)
+        });
+        let before = self.model.volumes.iter().map(|(name, volume)| {
+            (name.clone(), (volume.blocks.len() * BLOCK) as u64, volume.holds.clone())
+        });
+        if before.eq(now) {
             self.model.end_change(false);
             return Ok(());
         }
@@ -389,7 +397,7 @@ impl<'a> Driver<'a> {
         let name = self.fresh_name();
         let blocks = 1 + self.random.below(40) as usize;
         let mode = self.any_mode();
-        let new = ModelVolume { blocks: vec![Block::zero(); blocks], read_only: false };
+        let new = ModelVolume { blocks: vec![Block::zero(); blocks], ..ModelVolume::default() };
         self.change(
             |pool| pool.create_volume(&name, (blocks * BLOCK) as u64, mode),
             |volumes| drop(volumes.insert(name.clone(), new)),
@@ -411,15 +419,11 @@ impl<'a> Driver<'a> {
                 }
             },
             |volumes| {
-                let copy = ModelVolume { read_only, ..volumes[&source].clone() };
+                let copy = volumes[&source].clone();
+                let copy = ModelVolume { read_only, holds: Vec::new(), ..copy };
                 volumes.insert(name.clone(), copy);
             },
         )
-    }
-
-    fn remove(&mut self) -> Result<(), Down> {
-        let Some(name) = self.any_volume() else { return Ok(()) };
-        self.change(|pool| pool.remove_volume(&name), |volumes| drop(volumes.remove(&name)))
     }
 
     fn resize(&mut self) -> Result<(), Down> {

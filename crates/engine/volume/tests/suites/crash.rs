@@ -32,9 +32,9 @@ fn pool_of(policy: Policy) -> PoolOptions {
 }
 
 /// Runs a pool until it has crashed several times. Returns the number of crashes, of blocks that
-/// the arranger has moved, of those that the cleaner has emptied, and of contents that were
-/// compressed again.
-fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
+/// the arranger has moved, of those that the cleaner has emptied, of contents that were compressed
+/// again, and of volumes that were rolled back.
+fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 5] {
     let mut random = Random::new(seed);
     // A third of the disks write durably, so that commits are written beside their contents.
     let mut simulation = Simulation::new(random.next_u64())
@@ -86,7 +86,7 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
     pool.close().unwrap();
     let pool = open_ticking(&simulation.disks(), tuning).unwrap();
     check_recovered(&pool, &mut model);
-    [crashes, model.moved_blocks, cleaned, model.recompressed_blocks]
+    [crashes, model.moved_blocks, cleaned, model.recompressed_blocks, model.rolled_back]
 }
 
 fn check_from_outside(simulation: &Simulation) {
@@ -111,21 +111,24 @@ fn crash_while_opening(simulation: Simulation, tuning: Tuning, random: &mut Rand
 /// again.
 fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64) -> [u64; 2] {
     let first = first_seed();
-    let (mut crashes, mut moved, mut cleaned, mut recompressed) = (0, 0, 0, 0);
+    let (mut crashes, mut moved, mut cleaned, mut recompressed, mut rolled_back) = (0, 0, 0, 0, 0);
     for seed in first..first + rounds(most) {
         let _repeat = Repeat::of(seed);
-        let [count, moved_here, cleaned_here, recompressed_here] = live(options, open_store, seed);
+        let [count, moved_here, cleaned_here, recompressed_here, rolled_back_here] =
+            live(options, open_store, seed);
         crashes += count;
         moved += moved_here;
         cleaned += cleaned_here;
         recompressed += recompressed_here;
+        rolled_back += rolled_back_here;
     }
     eprintln!(
         "{:?}: {crashes} crashes, {moved} blocks moved, {cleaned} emptied, {recompressed} \
-         compressed again",
+         compressed again, {rolled_back} rolled back",
         options.policy
     );
     assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");
+    assert!(rolled_back > 0 || most < ROUNDS, "nothing was rolled back");
     [cleaned, recompressed]
 }
 

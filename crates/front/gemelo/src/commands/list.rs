@@ -215,6 +215,7 @@ pub static COMMANDS: &[ListedCommand] = &[
     command("domain check").makes(&[domain::check::DESCRIBED]),
     command("domain ls").makes(&[domain::ls::DESCRIBED]),
     command("domain create"),
+    command("domain rm"),
     command("volume stat")
         .makes(&[volume::stat::DESCRIBED])
         .reads(&[format("INPUT/a --json OUTPUT")])
@@ -241,6 +242,9 @@ pub static COMMANDS: &[ListedCommand] = &[
     command("volume rm").reads(&[format("INPUT/a --force")]).on_pools(&["POOL/a --force"]),
     command("volume snapshot").reads(&[format("INPUT/a b")]).on_pools(&["POOL/a b"]),
     command("volume clone").reads(&[format("INPUT/a b")]).on_pools(&["POOL/a b"]),
+    command("volume rollback").reads(&[format("INPUT/a b")]).on_pools(&["POOL/a b"]),
+    command("volume hold").reads(&[format("INPUT/a")]).on_pools(&["POOL/a"]),
+    command("volume release").reads(&[format("INPUT/a")]).on_pools(&["POOL/a"]),
     command("volume set").reads(&[format("INPUT/a --dedup off")]).on_pools(&["POOL/a --dedup off"]),
     command("volume get").makes_other_kinds().reads(&[format("INPUT/a")]).on_pools(&["POOL/a"]),
     // Any data can be imported, but nothing is a mistake.

@@ -3,6 +3,7 @@
 mod permissions;
 
 use crate::commands::attach::guard_arguments;
+use crate::commands::volume::limits::Rates;
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::setting_options::{OfPoolsHidden, SettingOptions};
@@ -13,7 +14,7 @@ use gemelo_base::memory::keep_little;
 use gemelo_base::values::Span;
 use gemelo_device::{FrontEnd, Memory, SocketAccess};
 use gemelo_nbd::server::{
-    ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsPolicy, tls_from_files,
+    Door, ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsClient, TlsPolicy, tls_from_files,
 };
 use gemelo_place::PoolPlace;
 use gemelo_serve::{
@@ -52,9 +53,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
     /// Address to listen at: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be
-    /// given several times
+    /// given several times. ADDRESS,volume=NAME exports this volume there and no other; NAME may
+    /// have * and ?, as in unix:/run/web.sock,volume=web-*, and several may follow each other.
+    /// ADDRESS,read-only refuses writes there
     #[arg(long, help_heading = ACCESS, value_name = "ADDRESS")]
-    listen: Vec<ListenAddress>,
+    listen: Vec<Door>,
     /// Directory for the sockets of virtual machines on this host, which reach a volume by shared
     /// memory (vhost-user-blk): the socket of the volume NAME is DIR/NAME.sock
     #[arg(long, help_heading = ACCESS, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -77,12 +80,18 @@ pub(crate) struct Arguments {
     /// Group of the unix sockets of --listen and --vhost-user: its name or number
     #[arg(long, help_heading = ACCESS, value_name = "GROUP")]
     socket_group: Option<GroupId>,
+    /// SELinux label of the unix sockets of --listen and --vhost-user, such as
+    /// system_u:object_r:svirt_socket_t:s0 for virtual machines of libvirt
+    #[arg(long, help_heading = ACCESS, value_name = "LABEL")]
+    selinux_label: Option<String>,
     /// Refuse all changes, by clients and by commands
     #[arg(long)]
     read_only: bool,
     /// Export only this volume; may be given several times [default: all, also those created later]
     #[arg(long, value_name = "NAME")]
     volume: Vec<String>,
+    #[command(flatten)]
+    total: Rates,
     /// Serve metrics for Prometheus at http://HOST:PORT/metrics, and those of each volume at
     /// http://HOST:PORT/metrics/volumes
     #[arg(long, help_heading = ACCESS, value_name = "HOST:PORT")]
@@ -97,6 +106,11 @@ pub(crate) struct Arguments {
     /// Accept only clients whose certificate one of these authorities has signed, a PEM file
     #[arg(long, help_heading = ENCRYPTION, value_name = "FILE", requires = "tls_certificate")]
     tls_client_authority: Option<PathBuf>,
+    /// Let clients whose certificate has the DNS name NAME open these volumes only, as in
+    /// web.example,volume=web-*; with ,read-only they may not write. May be given several times;
+    /// clients without any of these names open nothing
+    #[arg(long, help_heading = ENCRYPTION, value_name = "NAME,volume=VOLUME", requires = "tls_client_authority")]
+    tls_client: Vec<TlsClient>,
     /// Also accept clients that do not encrypt
     #[arg(long, help_heading = ENCRYPTION, requires = "tls_certificate")]
     tls_optional: bool,
@@ -168,6 +182,7 @@ impl Arguments {
             volumes: self.volume.clone(),
             settings: self.settings.values(),
             read_only: self.read_only,
+            total: self.total.limits(),
             metrics: self.metrics.clone(),
             on_event: self.on_event.clone(),
             standby: self.standby,
@@ -186,6 +201,7 @@ impl Arguments {
         SocketAccess {
             mode: self.socket_mode.map(|mode| mode.0),
             group: self.socket_group.map(|group| group.0),
+            label: self.selinux_label.clone(),
         }
     }
 
@@ -215,7 +231,7 @@ impl Arguments {
     }
 
     fn nbd(&self, settings: &Values) -> crate::Result<NbdFrontEnd> {
-        let has_file = self.listen.iter().any(|at| matches!(at, ListenAddress::Unix(_)));
+        let has_file = self.listen.iter().any(|at| matches!(at.address, ListenAddress::Unix(_)));
         // The rights may be meant for the sockets of the other protocol.
         let are_rights_for_others = self.vhost_user.is_some() && !has_file;
         let handed_over = handed_over()?.into_iter().map(|socket| match socket {
@@ -236,6 +252,7 @@ impl Arguments {
                 busy_wait: settings.span("busy-wait"),
                 write_through: settings.is_on(WRITE_THROUGH),
                 tls: self.tls()?,
+                clients: self.tls_client.clone(),
                 allow_insecure: self.insecure,
                 log_connections: settings.is_on("log-connections"),
                 ..ServerConfig::default()

@@ -20,6 +20,7 @@ pub(super) fn text(remedy: &Remedy) -> Cow<'static, str> {
             return format!("give {target} as target for a volume of it, or another place").into();
         }
         Remedy::ForceRemoval => "use --force to remove it",
+        Remedy::ForceRollback => "use --force to disconnect them and to roll it back",
         Remedy::ForceCut => "use --force to cut it",
         Remedy::UseNewer => "use the version of gemelo that the pool was made with, or a newer one",
         Remedy::Check => "run `gemelo pool check` to see what is left",

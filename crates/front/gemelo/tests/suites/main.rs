@@ -11,6 +11,7 @@
     reason = "a test ends where it cannot go on, and says what it misses"
 )]
 
+mod access;
 mod archive;
 mod arrows;
 mod bench;
@@ -44,6 +45,7 @@ mod history;
 mod hosts;
 mod images;
 mod killed;
+mod limits;
 mod members;
 mod metrics;
 mod names;
@@ -75,3 +77,4 @@ mod usage;
 mod verbosity;
 mod volume;
 mod volume_space;
+mod volume_versions;

@@ -256,6 +256,9 @@ fn place() -> tempfile::TempDir {
     assert_eq!(gemelo(&["volume", "create", &format!("{damaged}/big"), "--size", "64m"]).status, 0);
     assert_eq!(gemelo(&["volume", "create", &empty, "--size", "4m"]).status, 0);
     assert_eq!(gemelo(&["volume", "snapshot", &empty, "snapshot"]).status, 0);
+    let limits = "--iops 9 --bytes-per-second 1g --burst 1s --quota 1m --reserve 4k";
+    let set = [&["volume", "set", &empty][..], &limits.split(' ').collect::<Vec<_>>()].concat();
+    assert_eq!(gemelo(&set).status, 0);
     damage(&path("damaged/data"));
     for name in ["first", "second"] {
         let path = path(name);

@@ -1,5 +1,6 @@
 //! The limits and options of a server.
 
+use super::door::TlsClient;
 use super::tls::TlsPolicy;
 use gemelo_device::{Memory, Spin};
 use std::time::Duration;
@@ -41,6 +42,9 @@ pub struct ServerConfig {
     pub write_through: bool,
     /// Encryption of sessions.
     pub tls: TlsPolicy,
+    /// The exports that clients may open by the names of their certificates; if it is empty, the
+    /// certificate does not matter.
+    pub clients: Vec<TlsClient>,
     /// `true` if sessions over the network may be unencrypted.
     pub allow_insecure: bool,
     /// `true` if the monitor's log gets a line when a client connects and when it leaves.
@@ -62,6 +66,7 @@ impl Default for ServerConfig {
             busy_wait: Spin::USUAL,
             write_through: false,
             tls: TlsPolicy::Off,
+            clients: Vec::new(),
             allow_insecure: false,
             log_connections: false,
         }

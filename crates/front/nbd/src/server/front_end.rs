@@ -1,6 +1,8 @@
 //! NBD as a front end of a server of exports.
 
-use super::{ListenAddress, ListenError, Listener, Server, ServerConfig, ServerCounts, TlsPolicy};
+use super::{
+    Door, ListenAddress, ListenError, Listener, Server, ServerConfig, ServerCounts, TlsPolicy,
+};
 use gemelo_base::units::format_size;
 use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use gemelo_device::{
@@ -23,7 +25,7 @@ pub struct NbdFrontEnd {
     /// Sockets that already listen.
     pub handed_over: Vec<Listener>,
     /// Addresses to listen at.
-    pub listen: Vec<ListenAddress>,
+    pub listen: Vec<Door>,
     /// Permissions of the socket files that are made for `listen`.
     pub socket_access: SocketAccess,
     /// Limits and options. The front end sets the memory itself, from `memory_bytes`.
@@ -86,8 +88,9 @@ impl NbdFrontEnd {
     /// Binds the addresses. An address that the network reaches needs encryption.
     fn bind(&mut self) -> Result<Vec<Listener>, NbdRefusal> {
         let mut listeners = std::mem::take(&mut self.handed_over);
-        for address in &self.listen {
-            listeners.extend(Listener::bind_all(address, &self.socket_access)?);
+        for Door { address, access } in &self.listen {
+            let bound = Listener::bind_all(address, &self.socket_access)?;
+            listeners.extend(bound.into_iter().map(|one| one.with_access(access.clone())));
         }
         let is_safe =
             self.config.allow_insecure || matches!(self.config.tls, TlsPolicy::Required(_));
@@ -100,7 +103,7 @@ impl NbdFrontEnd {
 
 impl FrontEnd for NbdFrontEnd {
     fn check(&self) -> Result<(), FrontEndError> {
-        let has_file = self.listen.iter().any(|at| matches!(at, ListenAddress::Unix(_)));
+        let has_file = self.listen.iter().any(|at| matches!(at.address, ListenAddress::Unix(_)));
         if self.socket_access.is_given() && !has_file {
             return Err(NbdRefusal::NoSocketFile.into());
         }

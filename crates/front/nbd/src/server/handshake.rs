@@ -2,6 +2,7 @@
 //! newstyle negotiation").
 
 use super::check::NegotiatedOptions;
+use super::door::TlsClient;
 use super::error::{LONGEST_SKIPPED_BYTES, MAX_OPTIONS, SessionError};
 use super::exports::{block_sizes, export_flags};
 use super::stream::Stream;
@@ -12,7 +13,7 @@ use crate::wire::{
     OptionReplyHeader, OptionReplyKind, SINCE, SINCE_ID, encode_export_name_reply, encode_greeting,
     encode_listed_export, encode_meta_context,
 };
-use gemelo_device::{Export, Exports};
+use gemelo_device::{AllowedExports, Export, ExportAccess, Exports};
 
 /// Longest data of an option in bytes that is decoded: a name and several queries.
 const LONGEST_OPTION_BYTES: u32 = 16 * LONGEST_STRING_BYTES as u32;
@@ -26,10 +27,33 @@ pub(crate) struct Chosen {
     pub(crate) agreed: NegotiatedOptions,
 }
 
+/// The exports, and the rules by which clients open them.
+#[derive(Clone, Copy)]
+pub(crate) struct Doors<'a> {
+    pub(crate) exports: &'a dyn Exports,
+    /// The rule of the listener.
+    pub(crate) access: &'a ExportAccess,
+    /// The rules of clients with certificates.
+    pub(crate) clients: &'a [TlsClient],
+}
+
+impl<'a> Doors<'a> {
+    /// The exports that a client may open whose certificate has these names.
+    fn allowed(self, names: &[String]) -> AllowedExports<'a> {
+        let mut allowed = AllowedExports::new(self.exports, self.access.clone());
+        if !self.clients.is_empty() {
+            let of_client = self.clients.iter().filter(|client| names.contains(&client.name));
+            allowed.also(of_client.map(|client| client.access.clone()).collect());
+        }
+        allowed
+    }
+}
+
 /// A handshake in progress.
 pub(crate) struct ServerHandshake<'a> {
     stream: Stream,
-    exports: &'a dyn Exports,
+    doors: Doors<'a>,
+    exports: AllowedExports<'a>,
     tls: &'a TlsPolicy,
     /// Called with the name of the export that is about to be selected; returns `false` if there
     /// are too many clients.
@@ -68,13 +92,14 @@ enum Step {
 impl<'a> ServerHandshake<'a> {
     pub(crate) fn new(
         stream: Stream,
-        exports: &'a dyn Exports,
+        doors: Doors<'a>,
         tls: &'a TlsPolicy,
         enter: &'a dyn Fn(&str) -> bool,
     ) -> Self {
         let (no_zeroes, structured_replies) = (false, false);
         let contexts = AgreedContexts::default();
-        Self { stream, exports, tls, enter, no_zeroes, structured_replies, contexts }
+        let exports = doors.allowed(&[]);
+        Self { stream, doors, exports, tls, enter, no_zeroes, structured_replies, contexts }
     }
 
     /// Runs the handshake to its end. Returns [`None`] if the client ended it without selecting an
@@ -211,8 +236,10 @@ impl<'a> ServerHandshake<'a> {
         };
         self.reply(option, OptionReplyKind::ACK, &[])?;
         // Everything agreed on without encryption is forgotten ("Usage of TLS").
+        let stream = self.stream.start_tls(config)?;
         Ok(Self {
-            stream: self.stream.start_tls(config)?,
+            exports: self.doors.allowed(&stream.peer_names()),
+            stream,
             structured_replies: false,
             contexts: AgreedContexts::default(),
             ..self

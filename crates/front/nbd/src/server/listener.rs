@@ -4,7 +4,7 @@
 use crate::socket::Socket;
 use gemelo_base::Classified;
 use gemelo_base::ShowPath as _;
-use gemelo_device::{MadeSocket, SocketAccess, listen_at_file};
+use gemelo_device::{ExportAccess, MadeSocket, SocketAccess, listen_at_file};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -96,6 +96,7 @@ enum SocketKind {
 pub struct Listener {
     kind: SocketKind,
     address: ListenAddress,
+    access: ExportAccess,
     /// Removes the socket file that was made when it is dropped.
     _made: Option<MadeSocket>,
 }
@@ -173,7 +174,8 @@ impl Listener {
         made: Option<MadeSocket>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { kind: SocketKind::Unix(listener), address, _made: made })
+        let access = ExportAccess::default();
+        Ok(Self { kind: SocketKind::Unix(listener), address, access, _made: made })
     }
 
     fn made_tcp(listener: TcpListener) -> io::Result<Self> {
@@ -188,7 +190,18 @@ impl Listener {
     pub fn from_tcp(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = ListenAddress::Tcp(listener.local_addr()?);
-        Ok(Self { kind: SocketKind::Tcp(listener), address, _made: None })
+        let access = ExportAccess::default();
+        Ok(Self { kind: SocketKind::Tcp(listener), address, access, _made: None })
+    }
+
+    /// Lets clients open these exports only.
+    #[must_use]
+    pub fn with_access(self, access: ExportAccess) -> Self {
+        Self { access, ..self }
+    }
+
+    pub(crate) const fn access(&self) -> &ExportAccess {
+        &self.access
     }
 
     /// Returns the address of the socket, with the port that was taken.

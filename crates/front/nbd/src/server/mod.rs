@@ -14,6 +14,7 @@ mod check;
 mod config;
 mod connection_log;
 mod counters;
+mod door;
 mod error;
 mod exports;
 mod front_end;
@@ -34,6 +35,7 @@ mod transmission;
 pub use crate::certificates::TlsError;
 pub use config::ServerConfig;
 pub use counters::ServerCounts;
+pub use door::{Door, TlsClient, UnknownDoor};
 pub use front_end::NbdFrontEnd;
 pub use listener::{ListenAddress, ListenError, Listener, UnknownAddress};
 pub use tls::{TlsPolicy, tls_from_files};
@@ -42,7 +44,7 @@ use crate::socket::Socket;
 use connection_log::ConnectionLog;
 use counters::Counters;
 use gemelo_base::{Classified, Monitor, StopFlag};
-use gemelo_device::{Exports, Helpers};
+use gemelo_device::{ExportAccess, Exports, Helpers};
 use registry::{Registration, Registry};
 use reports::Reports;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -154,7 +156,7 @@ impl Server {
     /// `peer` is its name in warnings. The session ends with [`Self::serve`].
     pub fn adopt(&self, stream: UnixStream, peer: &str) {
         self.tell_counted(false);
-        self.start(stream.into(), peer, ADOPTED);
+        self.start(stream.into(), peer, (ADOPTED, &ExportAccess::default()));
     }
 
     /// Returns the number of clients connected to an export, or, without a name, of all clients.
@@ -205,7 +207,9 @@ impl Server {
     fn accept_some(&self, listener_number: usize, listener: &Listener) {
         for _ in 0..ACCEPTED_IN_TURN {
             match listener.accept() {
-                Ok(Some((socket, peer))) => self.start(socket, &peer, listener_number),
+                Ok(Some((socket, peer))) => {
+                    self.start(socket, &peer, (listener_number, listener.access()));
+                }
                 Ok(None) => return,
                 Err(error) => {
                     let message =
@@ -218,7 +222,7 @@ impl Server {
     }
 
     /// Starts the thread of a connection.
-    fn start(&self, socket: Socket, peer: &str, listener_number: usize) {
+    fn start(&self, socket: Socket, peer: &str, (listener_number, access): (usize, &ExportAccess)) {
         let shared = Arc::clone(&self.shared);
         shared.counters.count_accepted();
         let refused = |complaint: ClientReport, what: &str| {
@@ -241,7 +245,7 @@ impl Server {
                 );
             }
         };
-        let session = Session::new(Arc::clone(&shared), id);
+        let session = Session::new(Arc::clone(&shared), id, access.clone());
         let name = peer.to_owned();
         let serve = move || session.serve(socket, &name);
         if let Err(error) = std::thread::Builder::new().name("nbd".to_owned()).spawn(serve) {

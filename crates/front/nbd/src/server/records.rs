@@ -46,6 +46,15 @@ impl Records {
         }
     }
 
+    /// The DNS names of the peer's certificate, which an authority has signed, in lower case.
+    pub(super) fn peer_names(&self) -> Vec<String> {
+        let connection = Self::lock(&self.connection);
+        let certificate = connection.peer_certificates().and_then(|chain| chain.first());
+        let read = certificate.and_then(|der| webpki::EndEntityCert::try_from(der).ok());
+        let names = read.iter().flat_map(|certificate| certificate.valid_dns_names());
+        names.map(str::to_ascii_lowercase).collect()
+    }
+
     /// Waits for bytes and reads those available; 0 means the end of the stream.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {

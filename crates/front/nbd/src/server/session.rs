@@ -4,12 +4,12 @@
 use super::answers::Answers;
 use super::connection_log::{LoggedConnection, Traffic};
 use super::error::SessionError;
-use super::handshake::{Chosen, ServerHandshake};
+use super::handshake::{Chosen, Doors, ServerHandshake};
 use super::shared::Shared;
 use super::stream::Stream;
 use super::transmission::{End, Transmission};
 use crate::socket::Socket;
-use gemelo_device::Lanes;
+use gemelo_device::{ExportAccess, Lanes};
 use std::io;
 use std::mem::{Discriminant, discriminant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,6 +30,8 @@ pub(super) enum ClientReport {
 pub(super) struct Session {
     shared: Arc<Shared>,
     id: u64,
+    /// The exports that clients of the listener may open.
+    access: ExportAccess,
 }
 
 impl Drop for Session {
@@ -39,8 +41,8 @@ impl Drop for Session {
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, id: u64) -> Self {
-        Self { shared, id }
+    pub(super) fn new(shared: Arc<Shared>, id: u64, access: ExportAccess) -> Self {
+        Self { shared, id, access }
     }
 
     pub(super) fn serve(&self, socket: Socket, peer: &str) {
@@ -106,7 +108,12 @@ impl Session {
         let timeout_ns = u64::try_from(config.handshake_timeout.as_nanos()).unwrap_or(u64::MAX);
         stream.set_deadline_after(Some(timeout_ns));
         let enter = |export: &str| self.shared.registry.establish(self.id, export);
-        let handshake = ServerHandshake::new(stream, &*self.shared.exports, &config.tls, &enter);
+        let doors = Doors {
+            exports: &*self.shared.exports,
+            access: &self.access,
+            clients: &config.clients,
+        };
+        let handshake = ServerHandshake::new(stream, doors, &config.tls, &enter);
         let without_traffic = |outcome| (Traffic::default(), outcome);
         let (stream, chosen) = match handshake.run() {
             Ok((stream, Some(chosen))) => (stream, chosen),

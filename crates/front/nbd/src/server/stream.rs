@@ -71,6 +71,14 @@ impl Stream {
         Some(records.version())
     }
 
+    /// Returns the DNS names of the certificate that the client has shown, in lower case.
+    pub(crate) fn peer_names(&self) -> Vec<String> {
+        match self {
+            Self::Plain(_) => Vec::new(),
+            Self::Tls(records) => records.peer_names(),
+        }
+    }
+
     pub(crate) fn socket(&self) -> &Socket {
         match self {
             Self::Plain(socket) => socket,

@@ -207,7 +207,8 @@ impl<'a> Transmission<'a> {
     /// front.
     fn perform(&mut self, first: RequestHeader) -> Result<bool, SessionError> {
         let rules = self.rules();
-        while !self.batch.is_full() {
+        let most = self.chosen.export.device.batch_requests().max(1);
+        while !self.batch.is_full() && self.batch.requests() < most {
             let Some((header, payload)) = self.next_request() else { break };
             let end = payload.end;
             if !self.batch.push(header, payload, &rules) {

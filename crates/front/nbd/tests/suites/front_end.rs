@@ -34,7 +34,7 @@ fn front_end(address: ListenAddress) -> NbdFrontEnd {
         max_handshakes: HANDSHAKES,
         ..ServerConfig::default()
     };
-    NbdFrontEnd { listen: vec![address], config, ..NbdFrontEnd::default() }
+    NbdFrontEnd { listen: vec![address.into()], config, ..NbdFrontEnd::default() }
 }
 
 fn listen(directory: &Path) -> Result<Arc<dyn Listening>, FrontEndError> {
@@ -54,9 +54,10 @@ fn a_socket_that_another_server_has_is_told_from_one_that_cannot_be_made() {
 
 #[test]
 fn rights_are_refused_where_no_address_is_a_file() {
-    let rights = SocketAccess { mode: Some(0o660), group: None };
+    let rights = SocketAccess { mode: Some(0o660), group: None, label: None };
     let check = |address: &str, socket_access: &SocketAccess| {
-        NbdFrontEnd { socket_access: *socket_access, ..front_end(address.parse().unwrap()) }.check()
+        NbdFrontEnd { socket_access: socket_access.clone(), ..front_end(address.parse().unwrap()) }
+            .check()
     };
     assert!(check("unix:/run/socket", &rights).is_ok());
     assert!(check("unix:/run/socket", &SocketAccess::default()).is_ok());

@@ -453,3 +453,23 @@ fn requests_complete_later_on_an_encrypted_connection_as_well() {
         client.disconnect().unwrap();
     }
 }
+
+#[test]
+fn a_client_opens_what_its_certificate_is_for_and_learns_of_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    for (rule, opens) in [("client,volume=d*", true), ("Client", true), ("other,volume=d*", false)]
+    {
+        let config = ServerConfig {
+            tls: policy(directory.path(), true),
+            clients: vec![rule.parse().unwrap()],
+            ..ServerConfig::default()
+        };
+        let disk = Export::new("disk", Arc::new(MemoryDevice::new(8 << 20)));
+        let server = TestServer::start(vec![disk], config, &[]);
+        let uri = server.uri().replace("nbd+unix", "nbds+unix");
+        let outcome = Client::connect(&with_certificates(&uri, directory.path()), 1, PATIENCE);
+        assert_eq!(outcome.is_ok(), opens, "{rule}: {outcome:?}");
+        assert!(opens || matches!(outcome, Err(ClientError::NoSuchExport)), "{outcome:?}");
+    }
+}

@@ -55,7 +55,7 @@ impl Setting {
         match self.name {
             "dedup" => Some(record.mode.name().to_owned()),
             "compression" => Some(record.compression.to_string()),
-            _ => None,
+            _ => self.limit_of(record.limits).map(|value| value.to_string()),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod file;
 mod in_effect;
 mod keep;
+mod limits;
 mod table;
 mod value;
 

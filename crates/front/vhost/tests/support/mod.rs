@@ -58,7 +58,7 @@ impl Served {
         let monitor = Arc::new(Recorder::new());
         let front_end = Box::new(VhostFrontEnd {
             directory: directory.path().to_owned(),
-            socket_access: SocketAccess { mode: Some(0o600), group: None },
+            socket_access: SocketAccess { mode: Some(0o600), group: None, label: None },
             memory: Memory::default(),
             write_through,
             log_connections: true,

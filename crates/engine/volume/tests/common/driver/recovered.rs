@@ -1,6 +1,11 @@
 //! The comparison of a pool that was opened after a crash with the model.
 
 use super::*;
+use gemelo_volume::VolumeSummary;
+
+fn holds_of(volume: &VolumeSummary) -> Vec<String> {
+    volume.record.holds.tags().map(str::to_owned).collect()
+}
 
 /// Compares a pool that was opened after a crash with the allowed states, and updates the model to
 /// the state found.
@@ -12,6 +17,7 @@ pub fn check_recovered(pool: &Pool, model: &mut Model) {
                 volumes[&volume.record.name].blocks.len() * BLOCK
                     == volume.record.size_bytes as usize
                     && volumes[&volume.record.name].read_only == volume.record.read_only
+                    && holds_of(volume) == volumes[&volume.record.name].holds
             })
     };
     let contents: BTreeMap<String, Vec<u8>> = pool
@@ -54,7 +60,11 @@ pub fn check_recovered(pool: &Pool, model: &mut Model) {
                 .map(|bytes| Block::durable(bytes.to_vec()));
             (
                 volume.record.name.clone(),
-                ModelVolume { blocks: blocks.collect(), read_only: volume.record.read_only },
+                ModelVolume {
+                    blocks: blocks.collect(),
+                    read_only: volume.record.read_only,
+                    holds: holds_of(volume),
+                },
             )
         })
         .collect();

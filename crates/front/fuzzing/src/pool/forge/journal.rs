@@ -57,6 +57,12 @@ fn new_change(edit: Edit) -> Change {
             created_s: None,
             is_whole: number.is_multiple_of(2),
         },
+        12 => {
+            let (source, left) =
+                (VolumeId(1 + number as u32 % 8), VolumeId(edit.new_value(9) as u32));
+            Change::Rollback { volume, source, left }
+        }
+        13 => Change::Hold { volume, tag: "a hold".to_owned(), is_held: true },
         10 => Change::JournalData { pbn, content: vec![1; edit.new_value(512) as usize % 2000] },
         _ => Change::Share { volume, lbn: first, pbn, checksum: Checksum(1) },
     }
@@ -86,7 +92,9 @@ fn change_change(change: &mut Change, edit: Edit) {
         Change::Resize { size_bytes, .. } | Change::Shrink { size_bytes, .. } if !is_first => {
             edit.change(size_bytes);
         }
-        Change::Clone { source, .. } if is_first => edit.change_u32(&mut source.0),
+        Change::Clone { source, .. } | Change::Rollback { source, .. } if is_first => {
+            edit.change_u32(&mut source.0)
+        }
         Change::Remove { volume }
         | Change::Rename { volume, .. }
         | Change::Resize { volume, .. }
@@ -94,6 +102,9 @@ fn change_change(change: &mut Change, edit: Edit) {
         | Change::Clone { volume, .. }
         | Change::SetMode { volume, .. }
         | Change::SetCompression { volume, .. }
+        | Change::SetLimits { volume, .. }
+        | Change::Hold { volume, .. }
+        | Change::Rollback { volume, .. }
         | Change::Receive { volume, .. }
         | Change::Hide { volume } => edit.change_u32(&mut volume.0),
         Change::Grow { data_blocks } => edit.change(data_blocks),

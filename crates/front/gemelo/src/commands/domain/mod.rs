@@ -3,6 +3,7 @@
 pub(super) mod check;
 mod create;
 pub(super) mod ls;
+mod rm;
 pub(super) mod stat;
 
 use crate::context::Context;
@@ -40,6 +41,10 @@ enum Action {
     Check(check::Arguments),
     /// List the members of a domain, with the clients that serve them
     Ls(ls::Arguments),
+    /// Remove a domain that has no members
+    ///
+    /// Remove its members first, with 'gemelo pool rm'. Objects that are not of the domain stay.
+    Rm(rm::Arguments),
     /// Show the settings of a domain and the figures of its index
     Stat(stat::Arguments),
 }
@@ -85,6 +90,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Create(arguments) => create::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
+        Action::Rm(arguments) => rm::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),
     }
 }

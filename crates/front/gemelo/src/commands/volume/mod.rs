@@ -8,6 +8,7 @@ pub(super) mod diff;
 pub(super) mod export;
 mod image;
 mod import;
+pub(super) mod limits;
 pub(super) mod ls;
 mod mode;
 mod send;
@@ -46,13 +47,24 @@ enum Action {
     /// Create a read-only copy of a volume at this moment
     ///
     /// The copy shares all blocks. It takes further space only when the original volume changes.
+    /// Snapshots of several volumes are of the same moment: either all are made, or none.
     /// 'gemelo volume set --every 1h --keep 168h' has one made each hour and kept for a week.
     Snapshot(copy::Snapshot),
+    /// Give a volume the contents and the size of one of its snapshots again
+    ///
+    /// Takes no time, however large the volume is. What was written since then is lost, unless
+    /// there is a snapshot of it. All snapshots stay, also later ones. A volume with connected
+    /// clients is rolled back only with --force.
+    Rollback(copy::Rollback),
+    /// Keep a snapshot from being removed, also with --force
+    Hold(copy::Hold),
+    /// End a hold of a snapshot
+    Release(copy::Hold),
     /// Create a writable copy of a volume or of a snapshot at this moment
     ///
-    /// The copy shares all blocks until either volume is written. Clone a snapshot to return to it.
+    /// The copy shares all blocks until either volume is written.
     Clone(copy::Clone),
-    /// Change settings of a volume: deduplication, compression, the finder, and its snapshots
+    /// Change settings of a volume: deduplication, compression, finder, snapshots, limits
     ///
     /// A change is in effect at once, also while the volume is served; stored data stay. The word
     /// 'default' as a value takes a choice back. 'gemelo volume get' shows what is in effect.
@@ -98,6 +110,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Rename(arguments) => change::rename(arguments, context),
         Action::Rm(arguments) => change::remove(arguments, context),
         Action::Snapshot(arguments) => copy::snapshot(arguments, context),
+        Action::Rollback(arguments) => copy::roll_back(arguments, context),
+        Action::Hold(arguments) => copy::hold(arguments, true, context),
+        Action::Release(arguments) => copy::hold(arguments, false, context),
         Action::Clone(arguments) => copy::clone(arguments, context),
         Action::Set(arguments) => settings::set_volume(arguments, context),
         Action::Get(arguments) => settings::get_volume(arguments, context),

@@ -1,6 +1,6 @@
 //! `gemelo volume stat`.
 
-use super::birth;
+use super::{birth, limits};
 use crate::context::Context;
 use crate::exit::{Outcome, refused};
 use crate::json::JsonOutput;
@@ -107,6 +107,10 @@ fn text(figures: &VolumeFigures<'_>, block_bytes: u64, is_served: bool) -> Strin
     table.row(["dedup", record.mode.name()]);
     table.row(["compression".to_owned(), record.compression.to_string()]);
     table.row(["access", if record.read_only { "read" } else { "write" }]);
+    limits::rows(record.limits).into_iter().for_each(|row| table.row(row));
+    if !record.holds.is_empty() {
+        table.row(["holds".to_owned(), record.holds.tags().collect::<Vec<_>>().join(", ")]);
+    }
     table.row(["origin".to_owned(), birth::origin(record)]);
     table.row(["created".to_owned(), birth::created(record)]);
     if is_served {
