@@ -1,6 +1,6 @@
 //! The store as a client of a domain reaches it, which notes that the client was fenced, and counts
-//! its traffic. A fence is noticed by any call, also by a read, and ends the lease of the process at
-//! once.
+//! its traffic. A fence is noticed by any call, also by a read, and ends the lease of the process
+//! at once.
 
 use crate::traffic::{Purpose, Traffic};
 use gemelo_objects::{

@@ -137,6 +137,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "gemelo volume set /var/lib/gemelo/vms/web --every 1h --keep '24h 7d 4w'",
             "gemelo volume set /var/lib/gemelo/vms/web --dedup offline --finder-delay 1m",
+            "gemelo volume set /var/lib/gemelo/vms/web --iops 500 --quota 100g",
         ],
     ),
     (
@@ -149,7 +150,16 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("volume resize", &["gemelo volume resize /var/lib/gemelo/vms/web --size 200g"]),
     ("volume rename", &["gemelo volume rename /var/lib/gemelo/vms/web www"]),
     ("volume rm", &["gemelo volume rm /var/lib/gemelo/vms/web --force"]),
-    ("volume snapshot", &["gemelo volume snapshot /var/lib/gemelo/vms/web before-upgrade"]),
+    (
+        "volume snapshot",
+        &[
+            "gemelo volume snapshot /var/lib/gemelo/vms/web before-upgrade",
+            "gemelo volume snapshot /var/lib/gemelo/vms/web web-1 /var/lib/gemelo/vms/db db-1",
+        ],
+    ),
+    ("volume rollback", &["gemelo volume rollback /var/lib/gemelo/vms/web before-upgrade"]),
+    ("volume hold", &["gemelo volume hold /var/lib/gemelo/vms/before-upgrade --tag audit"]),
+    ("volume release", &["gemelo volume release /var/lib/gemelo/vms/before-upgrade --tag audit"]),
     ("volume clone", &["gemelo volume clone /var/lib/gemelo/vms/web web-test"]),
     ("volume import", &["gemelo volume import disk.raw /var/lib/gemelo/vms/web"]),
     ("volume export", &["gemelo volume export /var/lib/gemelo/vms/web disk.raw"]),
@@ -175,6 +185,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("domain create", &["gemelo domain create rados:rbd/vms"]),
     ("domain ls", &["gemelo domain ls rados:rbd/vms"]),
     ("domain stat", &["gemelo domain stat rados:rbd/vms"]),
+    ("domain rm", &["gemelo domain rm rados:rbd/vms"]),
     ("domain check", &["gemelo domain check rados:rbd/vms"]),
     ("completions", &["source <(gemelo completions bash)"]),
     ("manual", &["gemelo manual /usr/local/share/man/man1"]),

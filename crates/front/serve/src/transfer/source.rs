@@ -1,5 +1,5 @@
-//! Imports a volume from a file, a device or an image, which any thread reads at any place, or from a
-//! stream, in order.
+//! Imports a volume from a file, a device or an image, which any thread reads at any place, or from
+//! a stream, in order.
 
 use super::pieces::Pieces;
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};

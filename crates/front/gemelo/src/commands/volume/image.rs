@@ -1,7 +1,8 @@
 //! Images in the formats of virtual machines, which `qemu-nbd` shows as devices.
 //!
-//! The format of an image is never guessed: a guest can write the first bytes of its raw disk so that
-//! they name another file of the host as a backing file, which a program that guesses would read.
+//! The format of an image is never guessed: a guest can write the first bytes of its raw disk so
+//! that they name another file of the host as a backing file, which a program that guesses would
+//! read.
 
 use crate::exit::{Failure, OrFailure as _, failed, refused};
 use clap::ValueEnum;
