@@ -49,7 +49,7 @@ impl Volumes {
         }
         let created_s = self.clock.utc_s();
         // The right to change the catalogue keeps these ids from others.
-        let ids = (self.next_id().0..).map(VolumeId);
+        let ids = self.next_ids(copies.len())?;
         let pairs = copies.iter().zip(&sources).zip(ids);
         let changes = pairs.map(|((copy, source), volume)| {
             let (source, name) = (source.id(), copy.name.clone());
@@ -70,6 +70,15 @@ impl Volumes {
         }
         drop(catalogue);
         self.log.flush()
+    }
+
+    /// Returns as many ids as are asked for, or fails before any of them is used.
+    fn next_ids(&self, count: usize) -> Result<impl Iterator<Item = VolumeId>> {
+        let first = self.next_id().0;
+        let end = u32::try_from(count).ok().and_then(|count| first.checked_add(count));
+        let what = format!("no volume can have the id {}", u32::MAX);
+        let none = || VolumeError::Damaged { what };
+        Ok((first..end.ok_or_else(none)?).map(VolumeId))
     }
 
     /// Gives a volume the contents and the size of one of its snapshots. Handles to the volume from

@@ -338,6 +338,7 @@ fn no_volume_gets_an_id_that_none_can_have() {
         let error = create("beyond").unwrap_err().to_string();
         assert_names(&[error], "no volume can have the id 4294967295", &what);
         assert!(pool.snapshot_volume("a", "beyond").is_err(), "{what}");
+        assert!(pool.clone_volume("a", "beyond").is_err(), "{what}");
         pool.close().unwrap();
         assert_eq!(told(&disks), [""; 0], "{what}, after changes");
         let empty = Simulation::new(1);

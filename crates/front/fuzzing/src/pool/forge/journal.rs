@@ -93,7 +93,7 @@ fn change_change(change: &mut Change, edit: Edit) {
             edit.change(size_bytes);
         }
         Change::Clone { source, .. } | Change::Rollback { source, .. } if is_first => {
-            edit.change_u32(&mut source.0)
+            edit.change_u32(&mut source.0);
         }
         Change::Remove { volume }
         | Change::Rename { volume, .. }
