@@ -156,3 +156,23 @@ fn a_checkpoint_leaves_little_to_the_sync_of_a_commit() {
         assert!(cached <= most, "{policy:?}: {cached} of {written} bytes");
     }
 }
+
+/// Devices and clients of a volume know it by its identity: after a rollback it is another one.
+#[test]
+fn a_volume_that_was_rolled_back_has_another_identity_for_good() {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options_with(Policy::Compact, BLOCKS)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
+    pool.snapshot_volume("a", "s").unwrap();
+    let identity = |pool: &Pool, name| pool.volume(name).unwrap().identity();
+    let first = identity(&pool, "a");
+    pool.roll_back_volume("a", "s").unwrap();
+    let second = identity(&pool, "a");
+    pool.roll_back_volume("a", "s").unwrap();
+    let third = identity(&pool, "a");
+    assert!(first != second && second != third && first != third, "{first} {second} {third}");
+    pool.close().unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    assert_eq!(identity(&pool, "a"), third);
+}
