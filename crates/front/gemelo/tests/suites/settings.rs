@@ -285,6 +285,25 @@ fn a_clock_that_jumps_removes_nothing() {
 }
 
 #[test]
+fn a_held_snapshot_of_the_schedule_stays_until_it_is_released() {
+    let pool = with_volume(&[], "web");
+    set_volume(&pool, "web", &["--every", "1h", "--keep", "1"]);
+    tick(&pool);
+    let first = scheduled(&pool, "web").remove(0);
+    done(&["volume", "hold", &pool.volume(&first)]);
+    age(&pool, 3600);
+    std::thread::sleep(Duration::from_millis(1100));
+    let Ran { status, err, .. } = gemelo(&["pool", "tick", &pool.path()]);
+    assert_eq!(status, 0, "{err}");
+    assert!(err.contains(&first) && err.contains("is held (keep)"), "{err}");
+    assert_eq!(scheduled(&pool, "web").len(), 2);
+    done(&["volume", "release", &pool.volume(&first)]);
+    tick(&pool);
+    assert_eq!(scheduled(&pool, "web").len(), 1);
+    assert!(!scheduled(&pool, "web").contains(&first));
+}
+
+#[test]
 fn a_server_makes_the_snapshots_itself_and_a_used_one_stays() {
     let pool = with_volume(&[], "web");
     let served = pool.serve(&[]);
