@@ -90,6 +90,12 @@ fn compressed_clusters_and_backing_files_of_a_qcow2_image_are_read() {
     assert_eq!(imported.status, 0, "{}", imported.err);
     assert_eq!(place.volume("export", &[&volume, &place.text("out")]).status, 0);
     assert!(is_same(&place.path("raw"), &place.path("out")));
+    // A hole is skipped as a whole, however large it is.
+    place.convert(&["create", "-q", "-f", "qcow2", "wide", "4t"]);
+    let (image, volume) = (place.text("wide"), place.text("pool/wide"));
+    let imported = place.volume("import", &[&image, &volume, "--format", "qcow2"]);
+    assert_eq!(imported.status, 0, "{}", imported.err);
+    assert!(imported.out.contains("4.00 TiB imported, 0 B of it"), "{}", imported.out);
 }
 
 /// The raw disk of a guest that has written the header of an image with a backing file.

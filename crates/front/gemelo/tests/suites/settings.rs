@@ -290,6 +290,8 @@ fn a_held_snapshot_of_the_schedule_stays_until_it_is_released() {
     set_volume(&pool, "web", &["--every", "1h", "--keep", "1"]);
     tick(&pool);
     let first = scheduled(&pool, "web").remove(0);
+    let said = refused(&["volume", "set", &pool.volume(&first), "--every", "1h"]);
+    assert!(said.contains("is a snapshot and does not change"), "{said}");
     done(&["volume", "hold", &pool.volume(&first)]);
     age(&pool, 3600);
     std::thread::sleep(Duration::from_millis(1100));
