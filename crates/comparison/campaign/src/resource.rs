@@ -70,6 +70,15 @@ pub(crate) enum Fate {
 }
 
 impl Resource {
+    /// Returns what a script of `sh` gives back.
+    pub(crate) fn of_script(script: String) -> Self {
+        Self::Command {
+            words: vec!["sh".to_owned(), "-c".to_owned(), script],
+            environment: BTreeMap::new(),
+            directory: "/".into(),
+        }
+    }
+
     /// Gives the resource back. `made` is the identity of a directory, once it was made. The
     /// programs that give back have a mark in their environment.
     pub(crate) fn undo(&self, made: Option<FileIdentity>, mark: &str) -> Result<Fate, StepError> {

@@ -63,6 +63,11 @@ impl RunSite<'_> {
         ]
     }
 
+    /// Returns a name for a thing of the system that nobody else has chosen.
+    pub(crate) fn fresh_name(&self) -> String {
+        format!("gemelo{:016x}", gemelo_base::random::fresh_word())
+    }
+
     /// Makes a directory of the run that did not exist.
     pub(crate) fn directory(&mut self, path: &Path) -> Result<PathBuf, StepError> {
         self.journal.directory(path)

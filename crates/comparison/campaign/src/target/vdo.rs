@@ -13,7 +13,6 @@ use crate::system;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_exact_size;
 use gemelo_record::Space;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -113,7 +112,7 @@ impl Target for Vdo {
         format.arg(format!("--logical-size={}K", self.bytes / 1024)).args(&self.options);
         site.run(format.arg(&backing))?;
         // The command that gives the device back knows it by this name alone, which nobody else has.
-        let name = format!("gemelo{:016x}", gemelo_base::random::fresh_word());
+        let name = site.fresh_name();
         site.journal.note(removal(&name))?;
         let mut create = Command::new("dmsetup");
         create.args(["create", &name, "--noudevsync", "--table", &self.mapping(&backing)]);
@@ -156,11 +155,7 @@ fn no_module() -> Option<String> {
 fn removal(name: &str) -> Resource {
     let script =
         format!("dmsetup info {name} >/dev/null 2>&1 || exit 0; dmsetup remove --retry {name}");
-    Resource::Command {
-        words: vec!["sh".to_owned(), "-c".to_owned(), script],
-        environment: BTreeMap::new(),
-        directory: "/".into(),
-    }
+    Resource::of_script(script)
 }
 
 struct MadeVdo {

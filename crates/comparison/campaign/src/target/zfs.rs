@@ -11,7 +11,6 @@ use crate::site::RunSite;
 use crate::system;
 use gemelo_base::units::format_exact_size;
 use gemelo_record::Space;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -115,7 +114,7 @@ impl Target for Zfs {
             Zone::UserSpace => self.start_daemon(site)?,
         }
         // The command that gives the pool back knows it by this name alone, which nobody else has.
-        let pool = format!("gemelo{:016x}", gemelo_base::random::fresh_word());
+        let pool = site.fresh_name();
         let mount = site.work.join("mount");
         // The pool is busy as long as its file system is mounted.
         site.journal.note(destruction(&pool))?;
@@ -152,11 +151,7 @@ impl Zfs {
 /// Returns the command that removes a pool, and also succeeds without a pool or a daemon.
 fn destruction(pool: &str) -> Resource {
     let script = format!("zpool list {pool} >/dev/null 2>&1 || exit 0; zpool destroy -f {pool}");
-    Resource::Command {
-        words: vec!["sh".to_owned(), "-c".to_owned(), script],
-        environment: BTreeMap::new(),
-        directory: "/".into(),
-    }
+    Resource::of_script(script)
 }
 
 struct MadeZfs {
