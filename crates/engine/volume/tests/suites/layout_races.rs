@@ -1,7 +1,7 @@
 //! Races of the arranger that are the same in every run: its read is held while others overtake it.
 
 use crate::common::hold::{Call, Hold};
-use crate::common::simulated::{DATA, Simulation};
+use crate::common::simulated::{DATA, METADATA, Simulation};
 use crate::common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
@@ -250,6 +250,64 @@ fn blocks_that_a_removed_volume_had_as_well_are_left_alone() {
         assert_eq!((report.moved_blocks, report.overtaken_blocks), (SCATTERED, SCATTERED));
         world.assert_intact();
         assert_eq!(arrange(&world.pool).moved_blocks, SCATTERED, "{policy:?}");
+        world.assert_intact();
+    }
+}
+
+/// A block whose read fails while it is on its way may have lost its content there.
+#[test]
+fn a_block_that_becomes_suspect_meanwhile_is_left_alone() {
+    let world = World::new(&options(300));
+    let [data, _] = world.simulation.images();
+    let place = data.chunks(BLOCK).position(|block| block == fresh(5)).unwrap() * BLOCK;
+    let (report, ()) = world.while_arranging(|| {
+        for _ in 0..2 {
+            let offsets = place as u64..(place + BLOCK) as u64;
+            world.simulation.fail_next(DATA, Call::Read, offsets);
+        }
+        assert!(read(&world.a, at(5), BLOCK).is_err(), "both reads fail");
+    });
+    assert_eq!((report.moved_blocks, report.overtaken_blocks), (SCATTERED - 1, 1));
+    world.assert_intact();
+}
+
+/// The references are collected before the blocks are moved. Some of them are beyond the end of
+/// their volume by then.
+#[test]
+fn references_beyond_the_end_of_a_volume_are_left_alone() {
+    for policy in Policy::ALL {
+        let world = World::new(&PoolOptions { policy, ..options(300) });
+        world.pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+        write(&world.pool.volume("b").unwrap(), 0, &world.expected).unwrap();
+        let (report, ()) =
+            world.while_arranging(|| world.pool.resize_volume("b", at(20)).unwrap());
+        assert_eq!((report.moved_blocks, report.overtaken_blocks), (20, SCATTERED - 20));
+        world.assert_intact();
+        let b = world.pool.volume("b").unwrap();
+        assert!(read(&b, 0, at(20) as usize).unwrap() == world.expected[..at(20) as usize]);
+    }
+}
+
+/// A clone refers to all blocks of its origin, and would keep their old places.
+#[test]
+fn blocks_of_a_volume_that_is_being_cloned_are_left_alone() {
+    for policy in Policy::ALL {
+        let world = World::new(&PoolOptions { policy, ..options(300) });
+        world.pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+        write(&world.pool.volume("b").unwrap(), 0, &world.expected).unwrap();
+        let look_up = world.simulation.hold(DATA, Call::Read);
+        thread::scope(|scope| {
+            let arranger = scope.spawn(|| arrange(&world.pool));
+            look_up.wait();
+            let change = world.simulation.hold(METADATA, Call::Sync);
+            let cloning = scope.spawn(|| world.pool.clone_volume("b", "copy"));
+            change.wait();
+            release_after(look_up, &arranger);
+            let report = arranger.join().unwrap();
+            change.release();
+            cloning.join().unwrap().unwrap();
+            assert_eq!((report.moved_blocks, report.overtaken_blocks), (0, SCATTERED));
+        });
         world.assert_intact();
     }
 }
