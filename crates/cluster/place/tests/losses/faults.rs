@@ -3,6 +3,7 @@
 use crate::base::Base;
 use crate::snapshot::{Object, Snapshot};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What happens to an object or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ fn case<const N: usize>(base: &Base, name: String, changed: [(String, Option<Obj
     let mut objects = base.now.clone();
     for (name, object) in changed {
         match object {
-            Some(object) => objects.insert(name, object),
+            Some(object) => objects.insert(name, Arc::new(object)),
             None => objects.remove(&name),
         };
     }
@@ -77,7 +78,7 @@ fn changed_object(
             let at = (at + 2048).min(object.bytes.len() - 1);
             changed.bytes[at] ^= 0x10;
         }
-        Fault::Older => changed = base.before.get(name)?.clone(),
+        Fault::Older => changed = Object::clone(base.before.get(name)?),
     }
     (changed != *object).then_some(Some(changed))
 }
@@ -131,7 +132,7 @@ fn parts(base: &Base) -> Vec<Case> {
         let mut objects = base.now.clone();
         objects.retain(|name, _| !name.starts_with(prefix));
         let old = base.before.iter().filter(|(name, _)| name.starts_with(prefix));
-        objects.extend(old.map(|(name, object)| (name.clone(), object.clone())));
+        objects.extend(old.map(|(name, object)| (name.clone(), Arc::clone(object))));
         Case { name: format!("all of {prefix} Older"), objects }
     };
     prefixes.iter().map(older).collect()

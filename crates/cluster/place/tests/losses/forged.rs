@@ -81,7 +81,7 @@ fn seal(object: &mut Object) {
 fn forge_one(objects: &mut Snapshot, random: &mut Random) -> Option<String> {
     let names: Vec<String> = objects.keys().cloned().collect();
     let name = &names[random.below(names.len() as u64) as usize];
-    let object = objects.get_mut(name)?;
+    let object = Arc::make_mut(objects.get_mut(name)?);
     let keys: Vec<String> = object.keys.keys().cloned().collect();
     // Half of the time one of the keys that are not fingerprints.
     let few: Vec<&String> = keys.iter().filter(|key| !key.starts_with("f.")).collect();

@@ -2,6 +2,7 @@
 
 use gemelo_objects::{KeyRange, MAX_PAGE_KEYS, Objects, Update};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// An object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -10,12 +11,14 @@ pub(crate) struct Object {
     pub(crate) keys: BTreeMap<String, Vec<u8>>,
 }
 
-pub(crate) type Snapshot = BTreeMap<String, Object>;
+/// Objects by their names. Cases share those that they do not change: all of them together would
+/// take gigabytes.
+pub(crate) type Snapshot = BTreeMap<String, Arc<Object>>;
 
 /// Reads all objects.
 pub(crate) fn take(store: &dyn Objects) -> Snapshot {
     let names = store.list("").unwrap();
-    names.into_iter().map(|name| (name.clone(), read(store, &name))).collect()
+    names.into_iter().map(|name| (name.clone(), Arc::new(read(store, &name)))).collect()
 }
 
 fn read(store: &dyn Objects, name: &str) -> Object {

@@ -279,8 +279,7 @@ fn references_beyond_the_end_of_a_volume_are_left_alone() {
         let world = World::new(&PoolOptions { policy, ..options(300) });
         world.pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         write(&world.pool.volume("b").unwrap(), 0, &world.expected).unwrap();
-        let (report, ()) =
-            world.while_arranging(|| world.pool.resize_volume("b", at(20)).unwrap());
+        let (report, ()) = world.while_arranging(|| world.pool.resize_volume("b", at(20)).unwrap());
         assert_eq!((report.moved_blocks, report.overtaken_blocks), (20, SCATTERED - 20));
         world.assert_intact();
         let b = world.pool.volume("b").unwrap();

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     metadata: Option<PathBuf>,
     /// Size of the data store; a file takes space only for stored blocks [default: 64g, or the
     /// whole device]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, alias = "size", value_name = "SIZE")]
     capacity: Option<Size>,
     /// Size to which the data store may be grown later, if that is more than 2^32 blocks (16t of
     /// 4k) [default: 2^32 blocks, or the capacity]

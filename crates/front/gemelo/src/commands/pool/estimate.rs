@@ -17,7 +17,7 @@ use serde::Serialize;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Size of the data store
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, alias = "size", value_name = "SIZE")]
     capacity: Size,
     /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m
     #[arg(long, value_name = "SIZE", default_value = "4k")]

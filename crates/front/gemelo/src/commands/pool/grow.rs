@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
     pool: PoolPlace,
     /// New size of the data store; a device must have this size already
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, alias = "size", value_name = "SIZE")]
     capacity: Size,
 }
 

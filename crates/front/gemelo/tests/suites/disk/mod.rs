@@ -160,7 +160,8 @@ impl Guest {
     fn boot_once(&self, processors: &str, until: &str) -> String {
         let console = self.file("console");
         let output = fs::File::create(&console).unwrap();
-        let mut qemu = self.command(processors).stdin(Stdio::null()).stdout(output).spawn().unwrap();
+        let mut qemu =
+            self.command(processors).stdin(Stdio::null()).stdout(output).spawn().unwrap();
         let begun = Instant::now();
         let mut said = String::new();
         let mut goes_on = true;
