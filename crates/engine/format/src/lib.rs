@@ -1,4 +1,4 @@
-//! A pool on disk, as `docs/reference/format.md` specifies it: numbers, structs, checksums and
+//! A pool on disk, as `docs/internals/format.md` specifies it: numbers, structs, checksums and
 //! fingerprints.
 //!
 //! The engine and the checker both decode structs with this crate, and share no other code. Callers

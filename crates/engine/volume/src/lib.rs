@@ -1,7 +1,7 @@
 //! Volumes that store each block once: the engine and its metadata.
 //!
 //! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a
-//! [`gemelo_device::BlockDevice`]. `docs/reference/format.md` describes the format on disk. This
+//! [`gemelo_device::BlockDevice`]. `docs/internals/format.md` describes the format on disk. This
 //! crate knows nothing of NBD, load or printing.
 //!
 //! A write takes this path: [`engine`] cuts batches into segments and blocks, asks

@@ -47,7 +47,7 @@ pub struct SystemCache {
 }
 
 /// Storage that is addressed by bytes. All methods may be called from many threads at once.
-/// `docs/reference/format.md` says what state a pool assumes it to have after a crash.
+/// `docs/internals/format.md` says what state a pool assumes it to have after a crash.
 pub trait Disk: Send + Sync {
     /// Returns the length in bytes.
     ///

@@ -4,7 +4,7 @@
 //! cargo run --release -p gemelo-sharing --example sizing
 //! ```
 //!
-//! `docs/guide/sizing-a-domain.md` has the output, and says what follows from it.
+//! `docs/internals/sizing-a-domain.md` has the output, and says what follows from it.
 
 #![allow(
     clippy::print_stdout,
