@@ -341,7 +341,7 @@ fn a_server_makes_the_snapshots_itself_and_a_used_one_stays() {
 
 #[test]
 fn the_page_has_the_table_of_the_program() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/volumes.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/pools.md");
     let page = fs::read_to_string(path).unwrap();
     let (_, rest) = page.split_once("see the test of this page -->\n").unwrap();
     let (table, _) = rest.split_once("<!-- end of settings -->").unwrap();
