@@ -43,12 +43,14 @@ headers() {
     rm -r "$directory/packages"
 }
 
+# row WHAT BYTES [FIGURE]: FIGURE is the entry in docs/results/figures.toml.
 row() {
+    [ $# -lt 3 ] || benches/lib/figures.py "trees-$3" "$(((($2) + 500000) / 1000000))" MB benches/versions.sh
     awk -v what="$1" -v bytes="$2" -v base="$base" \
         'BEGIN { printf "%-44s %8.1f MB  %5.1f %%\n", what, bytes / 1e6, 100 * bytes / base }'
 }
 
-# engine KIND: an import into a pool, and the space of its blocks and of its metadata.
+# engine KIND [FIGURE]: an import into a pool, and the space of its blocks and of its metadata.
 engine() {
     "$gemelo" pool create "$directory/pool" --capacity 4g --compression "$1" >/dev/null
     "$gemelo" volume import "$image" "$directory/pool/a" >/dev/null
@@ -56,7 +58,7 @@ engine() {
     row "image: gemelo, compression $1" "$(python3 -c '
 import json, sys
 pool = json.load(open(sys.argv[1]))["result"]["pool"]
-print(pool["used_blocks"] * pool["block_bytes"] + pool["metadata_used_bytes"])' "$directory/stat")"
+print(pool["used_blocks"] * pool["block_bytes"] + pool["metadata_used_bytes"])' "$directory/stat")" "${@:2}"
     rm -r "$directory/pool" "$directory/stat"
 }
 
@@ -64,7 +66,7 @@ print(pool["used_blocks"] * pool["block_bytes"] + pool["metadata_used_bytes"])' 
 files() { cp -a "$directory/trees" "$mount/"; }
 blocks() { cp --sparse=always "$image" "$mount/"; }
 
-# btrfs WHAT LEVEL: copies files or blocks, and shares equal blocks afterwards.
+# btrfs_store WHAT LEVEL [FIGURE FIGURE]: copies files or blocks, and shares equal blocks afterwards.
 btrfs_store() {
     truncate -s 4g "$directory/disk"
     mkfs.btrfs -q "$directory/disk" >/dev/null 2>&1
@@ -72,9 +74,9 @@ btrfs_store() {
     local empty
     empty=$(used)
     "$1"
-    row "$1: btrfs, $2" "$(($(used) - empty))"
+    row "$1: btrfs, $2" "$(($(used) - empty))" "${@:3:1}"
     duperemove -r -d -b 4096 --dedupe-options=same,partial "$mount" >/dev/null 2>&1
-    row "$1: btrfs, $2, duperemove" "$(($(used) - empty))"
+    row "$1: btrfs, $2, duperemove" "$(($(used) - empty))" "${@:4:1}"
     umount "$mount"
     rm "$directory/disk"
 }
@@ -85,7 +87,7 @@ used() {
     btrfs filesystem usage --raw "$mount" | awk '$1 == "Used:" { print $2; exit }'
 }
 
-# zfs_store COMPRESSION: records of 4 KiB, as the volumes of gemelo have. Sectors of 512 bytes let
+# zfs_store COMPRESSION [FIGURE]: records of 4 KiB, as the volumes of gemelo have. Sectors of 512 bytes let
 # them shrink. zfs-fuse has no LZ4.
 zfs_store() {
     local options=(-o ashift=9 -O recordsize=4k -O dedup=on -O "compression=$1")
@@ -102,7 +104,7 @@ zfs_store() {
     row "blocks: zfs-fuse, dedup, $1" "$(zpool list -H -o alloc "$pool" | python3 -c '
 import sys
 text = sys.stdin.read().strip()
-print(int(float(text.rstrip("KMGT")) * 1024 ** " KMGT".index(text[-1])) if text[-1] in "KMGT" else int(text))')"
+print(int(float(text.rstrip("KMGT")) * 1024 ** " KMGT".index(text[-1])) if text[-1] in "KMGT" else int(text))')" "${@:2}"
     # The file system is busy until the daemon has written everything.
     for _ in $(seq 150); do
         ! mountpoint -q "$mount" || umount "$mount" 2>/dev/null || true
@@ -115,12 +117,12 @@ print(int(float(text.rstrip("KMGT")) * 1024 ** " KMGT".index(text[-1])) if text[
     rm "$directory/disk"
 }
 
-# backups: what two backup stores of variable chunks take for the files.
-backups() {
+# borg_store COMPRESSION [FIGURE]: what a backup store of variable chunks takes for the files.
+borg_store() {
     export BORG_BASE_DIR=$directory/borg-base RESTIC_PASSWORD=x
     borg init --encryption none "$directory/repository" 2>/dev/null
     borg create --compression "$1" "$directory/repository::all" "$directory/trees" 2>/dev/null
-    row "files: borg, $1" "$(du -sB1 "$directory/repository" | cut -f1)"
+    row "files: borg, $1" "$(du -sB1 "$directory/repository" | cut -f1)" "${@:2}"
     rm -rf "$directory/repository"
 }
 
@@ -133,15 +135,17 @@ fi
 truncate -s "${IMAGE:-1g}" "$image"
 mkfs.ext4 -q -i 8192 -d "$directory/trees" "$image"
 base=$(du -sB1 --apparent-size "$directory/trees" | cut -f1)
-row "the files" "$base"
+row "the files" "$base" files
 row "image: ext4 in a sparse file" "$(du -B1 "$image" | cut -f1)"
-for kind in off lz4 zstd:1 zstd:3; do engine "$kind"; done
-btrfs_store blocks zstd
-for compression in lzjb gzip; do zfs_store "$compression"; done
+for kind in off lz4 zstd:1; do engine "$kind"; done
+engine zstd:3 gemelo
+btrfs_store blocks zstd btrfs duperemove
+zfs_store lzjb
+zfs_store gzip zfs
 btrfs_store files zstd
-backups lz4
-backups zstd,3
+borg_store lz4
+borg_store zstd,3 borg
 export RESTIC_PASSWORD=x
 restic --repo "$directory/repository" init --repository-version 2 >/dev/null
 restic --repo "$directory/repository" --no-cache backup "$directory/trees" >/dev/null
-row "files: restic" "$(du -sB1 "$directory/repository" | cut -f1)"
+row "files: restic" "$(du -sB1 "$directory/repository" | cut -f1)" restic

@@ -173,18 +173,29 @@ fn files_of_the_source_that_pages_name_exist() {
     assert!(missing.is_empty(), "files that are not there:\n{}", missing.join("\n"));
 }
 
+/// Compares a picture with what a script makes, and says how to make it again.
+fn assert_is_current(picture: &str, script: &str, arguments: &[&str], input: Option<&str>) {
+    let pictures = root().join("docs/pictures");
+    let mut command = Command::new(root().join(script));
+    command.args(arguments);
+    if let Some(input) = input {
+        command.stdin(fs::File::open(pictures.join(input)).unwrap());
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let is_current = output.stdout == fs::read(pictures.join(picture)).unwrap();
+    assert!(is_current, "{script} {arguments:?} makes another docs/pictures/{picture}");
+}
+
 #[test]
-fn the_picture_is_what_its_script_makes_of_its_text() {
+fn pictures_are_what_their_scripts_make() {
     if !gemelo_tools::has_tool("python3") {
         return;
     }
-    let pictures = root().join("docs/pictures");
-    let mut script = Command::new(root().join("scripts/terminal-svg.py"));
-    script.stdin(fs::File::open(pictures.join("demo.txt")).unwrap());
-    let output = script.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let is_current = output.stdout == fs::read(pictures.join("demo.svg")).unwrap();
-    assert!(is_current, "scripts/terminal-svg.py <docs/pictures/demo.txt >docs/pictures/demo.svg");
+    assert_is_current("demo.svg", "scripts/terminal-svg.py", &[], Some("demo.txt"));
+    for chart in ["space", "speed"] {
+        assert_is_current(&format!("{chart}.svg"), "scripts/bars-svg.py", &[chart], None);
+    }
 }
 
 /// The help of every command that was asked for, by its words.

@@ -1,5 +1,6 @@
 //! Figures of speed and size in `README.md` and `docs/guide`: each is marked with its entry in
-//! `docs/results/figures.toml`, which the benchmarks write, and equals it.
+//! `docs/results/figures.toml`, which the benchmarks write, and equals it. The pages that have all
+//! figures of the benchmarks show these entries, too, so they say the same as `README.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,6 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 const FILE: &str = "docs/results/figures.toml";
+/// Pages of figures, some of which are entries of that file.
+const TABLES: [&str; 2] = ["docs/reference/benchmarks.md", "docs/results/peers.md"];
 /// Units of speed and duration that stand only in figures of benchmarks. Settings are written
 /// without them, such as "5 s" or "1 MB a second".
 const UNITS: [&str; 12] = [
@@ -48,6 +51,12 @@ fn pages() -> BTreeMap<String, String> {
             (name, fs::read_to_string(&path).unwrap())
         })
         .collect()
+}
+
+/// The pages of figures, by their paths.
+fn tables() -> impl Iterator<Item = (String, String)> {
+    let read = |path| fs::read_to_string(root().join(path)).unwrap();
+    TABLES.into_iter().map(move |path| (path.to_owned(), read(path)))
 }
 
 /// The text of a page outside of code blocks, as one line.
@@ -98,7 +107,7 @@ fn marked_figures_are_those_of_the_benchmarks() {
     let figures = figures();
     let mut shown = BTreeSet::new();
     let mut wrong = Vec::new();
-    for (page, text) in pages() {
+    for (page, text) in pages().into_iter().chain(tables()) {
         for (before, name) in marked(&prose(&text)) {
             let Some(Figure { value, unit, .. }) = figures.get(name) else {
                 wrong.push(format!("{page}: {FILE} has no {name}"));
