@@ -4,7 +4,7 @@
 //! [`Protocol`] is a model of `stateright`: a set of [`State`]s and the [`Action`]s between them.
 //! Each action is a step that the engine makes under one hold of a lock, or one call to a disk. A
 //! [`Guard`] is a check or an order of the engine that can be left out, to see which promise it
-//! keeps. `docs/internals/model.md` states what the model covers.
+//! keeps. `README.md` of this crate states what the model covers.
 //!
 //! The crate contains no code of the engine. The tests compare the two: the model must explain
 //! what the engine does.
