@@ -1,6 +1,6 @@
 #!/bin/bash
 # Changes a part of the code in one place at a time and looks whether a test notices: see
-# docs/internals/tests.md. It changes files in place, so it wants a clone of its own.
+# crates/engine/volume/tests/README.md. It changes files in place, so it wants a clone of its own.
 # Arguments: the part, which of how many samples of it to take, such as 0/20, and options of cargo
 # mutants, such as --baseline=skip for a clone whose tests are known to pass.
 set -euo pipefail
