@@ -141,9 +141,9 @@ impl Guest {
         qemu
     }
 
-    /// Boots until the guest says the word, which may be its last, and ends it then. Returns what it
-    /// said. The second emulated processor now and then gets no ticks while the kernel starts: a
-    /// guest that has not come to its job is started again, at last with one processor.
+    /// Boots until the guest says the word, which may be its last, and ends it then. Returns what
+    /// it said. The second emulated processor now and then gets no ticks while the kernel starts:
+    /// a guest that has not come to its job is started again, at last with one processor.
     fn boot(&self, job: &str, until: &str) -> String {
         let disk = MemoryDisk::new(&self.kernel, job);
         fs::write(self.file("initrd"), disk.archive.finish()).unwrap();
