@@ -92,11 +92,11 @@ impl Values {
         }
     }
 
-    /// Returns a duration.
+    /// Returns a duration; zero for never.
     #[must_use]
     pub fn span(&self, name: &str) -> Duration {
         match self.value(name) {
-            Some(Value::Span(span)) => span,
+            Some(Value::Span(span) | Value::Interval(span)) => span,
             _ => Duration::ZERO,
         }
     }

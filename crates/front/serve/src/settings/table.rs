@@ -2,7 +2,7 @@
 //! result and the table of the documents are made from it. A new setting is one line.
 
 use super::value::Kind::{
-    self, Compression, Count, Keep, Percent, Percents, Period, Rate, Sample, Size, Span, Switch,
+    self, Compression, Count, Interval, Keep, Percent, Percents, Period, Rate, Sample, Size, Span, Switch,
     Window, Word,
 };
 use Scope::{Both, Pool, Volume};
@@ -111,7 +111,7 @@ pub static SETTINGS: &[Setting] = &[
     at_once(Pool, "finder-interval", Span, "0s", "Time from the beginning of a round of the finder to that of the next one; 0s to work as soon as blocks are due"),
     at_once(Pool, "finder-window", Window, "the whole day", "Part of each day, in local time, in which the finder works, such as 01:00-05:00"),
     at_once(Pool, "finder-cpu", Percent, "20%", "Most processor time that the finder uses while clients have requests under way, in percent of a core"),
-    at_once(Pool, "scrub-interval", Span, "0s", "Scrub the pool when this time has passed since the end of the last scrub; 0s for never"),
+    at_once(Pool, "scrub-interval", Interval, "never", "Scrub the pool when this time has passed since the end of the last scrub"),
     at_once(Pool, "scrub-rate", Rate, "50m", "Most data that such a scrub reads a second"),
     at_once(Pool, "warn-used", Percents, "80%,90%,95%", "Warn when this percentage of the data store is in use"),
     later("finder-memory", Size, "16m", "Memory for fingerprints that are taken while contents are written; 0 for none"),
@@ -125,7 +125,7 @@ pub static SETTINGS: &[Setting] = &[
     later("write-through", Switch, "off", "Acknowledge a write when it is durable, as if every client asked for it: for clients that connect again by themselves after a crash or a fail-over, and keep a write cache"),
     later("max-connections", Count(4096), "256", "Most clients at a time at each address"),
     later("client-memory", Size, "256m, more for many clients", "Most memory for the requests and replies of all clients of a protocol together"),
-    later("idle-timeout", Span, "0s", "End connections that send no request for this time; 0s for never"),
+    later("idle-timeout", Interval, "never", "End connections that send no request for this time"),
     later("busy-wait", Span, "64us", "Look for the next request for at most this time before sleeping, if requests come that soon: replies are faster, and the processor is busier; 0s to sleep at once"),
     later("log-connections", Switch, "off", "Write a line to standard error when a client connects and when it leaves"),
 ];

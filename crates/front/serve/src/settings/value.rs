@@ -20,6 +20,8 @@ pub enum Kind {
     Rate,
     /// A duration.
     Span,
+    /// A duration, or never.
+    Interval,
     /// The time between two snapshots.
     Period,
     /// A share in percent, from 1.
@@ -49,7 +51,7 @@ impl Kind {
         match self {
             Self::Size => "SIZE",
             Self::Rate => "SIZE/S",
-            Self::Span | Self::Period => "DURATION",
+            Self::Span | Self::Interval | Self::Period => "DURATION",
             Self::Percent => "PERCENT",
             Self::Percents => "PERCENT,...",
             Self::Switch => "on|off",
@@ -77,10 +79,13 @@ impl Kind {
                 let per_s = text.strip_suffix("/s").unwrap_or(text);
                 parse_size(per_s).map(Value::Size).map_err(told)
             }
+            Self::Interval if text == "never" => Ok(Value::Interval(Duration::ZERO)),
+            Self::Interval => parse_duration(text).map(Value::Interval).map_err(told),
             Self::Span => parse_duration(text).map(Value::Span).map_err(told),
+            Self::Period if text == "never" => Ok(Value::Interval(Duration::ZERO)),
             Self::Period => match parse_duration(text).map_err(told)? {
                 period if period < MIN_PERIOD => Err(format!("'{text}' is less than 1m")),
-                period => Ok(Value::Span(period)),
+                period => Ok(Value::Interval(period)),
             },
             Self::Percent => {
                 let share = parse_percent(text).map_err(told)?;
@@ -125,6 +130,8 @@ pub enum Value {
     Size(u64),
     /// A duration.
     Span(Duration),
+    /// A duration, or never if it is zero.
+    Interval(Duration),
     /// Shares from 0 to 1.
     Percents(Vec<f64>),
     /// A switch.
@@ -151,7 +158,8 @@ impl fmt::Display for Value {
                 let unit = ["", "k", "m", "g", "t", "p", "e"].get(steps as usize);
                 write!(out, "{}{}", bytes >> (10 * steps), unit.copied().unwrap_or_default())
             }
-            Self::Span(span) => out.write_str(&span_text(*span)),
+            Self::Interval(span) if span.is_zero() => out.write_str("never"),
+            Self::Span(span) | Self::Interval(span) => out.write_str(&span_text(*span)),
             Self::Percents(shares) => {
                 let texts: Vec<_> =
                     shares.iter().map(|share| format!("{}%", rounded(share * 100.0))).collect();
@@ -206,8 +214,11 @@ mod tests {
             (Kind::Rate, "1536k/s", "1536k"),
             (Kind::Span, "1h30m", "90m"),
             (Kind::Span, "0", "0s"),
+            (Kind::Interval, "0s", "never"),
+            (Kind::Interval, "1d", "1d"),
             (Kind::Span, "250ms", "250ms"),
             (Kind::Period, "1d", "1d"),
+            (Kind::Period, "never", "never"),
             (Kind::Percents, "80, 99.9", "80%,99.9%"),
             (Kind::Switch, "true", "on"),
             (Kind::Window, "1:00-5:00", "01:00-05:00"),
