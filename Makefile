@@ -5,11 +5,11 @@ FUZZ_SECONDS ?= 60
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall deb demo test setup style lint units doctests licences \
-	bench fuzz clean
+.PHONY: help build install uninstall deb demo test test-guest setup style lint units doctests \
+	licences bench fuzz clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the program: target/release/gemelo
 	@scripts/setup.sh build
@@ -31,6 +31,10 @@ demo: build ## Scan real data, run load with its distribution, scan what was wri
 
 test: setup style ## Everything that CI checks
 	@scripts/test.sh
+
+test-guest: ## Boot a Debian by QEMU and use the package there as an administrator would: as root, an hour
+	cargo build --locked --package gemelo
+	tests/guest/run.sh
 
 setup: ## Install, or name, the packages that the tests need
 	@scripts/setup.sh
