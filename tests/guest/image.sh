@@ -29,6 +29,7 @@ prepare() {
     local root=$1
     echo '/dev/vda / ext4 rw 0 1' >"$root/etc/fstab"
     echo guest >"$root/etc/hostname"
+    echo '127.0.0.1 localhost guest' >"$root/etc/hosts"
     install -m 755 tests/guest/start "$root/usr/local/sbin/gemelo-test"
     cat >"$root/etc/systemd/system/gemelo-test.service" <<'UNIT'
 [Unit]

@@ -5,13 +5,14 @@
 #   tests/guest/run.sh [JOB...]      files of tests/guest/jobs (all, in the order of ORDER)
 #
 # Each job is a boot with the disks that the job before it has left; `install` has to be the first.
-# Variables: BINARY (target/debug/gemelo), MINUTES of a boot (20), QEMU_MORE with further options.
+# Variables: BINARY (target/debug/gemelo), MINUTES of a boot (20), DISKS (a directory),
+# QEMU_MORE and KERNEL_MORE (options).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 mapfile -t jobs < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else cat tests/guest/jobs/ORDER; fi)
 lab=$(tests/guest/image.sh)
-disks="$lab/disks"
+disks="${DISKS:-$lab/disks}"
 minutes=${MINUTES:-20}
 # Without AVX, because QEMU 10.0 reads 32 bytes for an operand of `vinsertf128` that has 16.
 processor=max,-avx,-avx2,-fma,-f16c
@@ -21,12 +22,14 @@ mkdir -p "$disks"
 binary=${BINARY:-target/debug/gemelo}
 # What nobody keeps need not be small.
 export DPKG_DEB_COMPRESSOR_TYPE=none
-if [ ! "$lab/gemelo.deb" -nt "$binary" ] || [ -n "$(find contrib docs scripts packaging -newer "$lab/gemelo.deb" -print -quit)" ]; then
-    cp "$(BINARY="$binary" scripts/deb.sh "$lab/package")" "$lab/gemelo.deb"
+packed="$disks/gemelo.deb"
+changed() { find contrib docs scripts packaging "$binary" -newer "$packed" -print -quit; }
+if [ ! -e "$packed" ] || [ -n "$(changed)" ]; then
+    cp "$(BINARY="$binary" scripts/deb.sh "$disks/package")" "$packed"
 fi
-tar -cf "$lab/jobs.tar" -C tests/guest library load.py jobs -C "$PWD/$lab" gemelo.deb
+tar -cf "$disks/jobs.tar" -C tests/guest library load.py jobs -C "$(realpath "$disks")" gemelo.deb
 if [ "${jobs[0]}" = install ] || [ ! -e "$disks/root.qcow2" ]; then
-    rm -f "$disks"/*
+    rm -f "$disks/root.qcow2" "$disks/data" "$disks"/console-*
     qemu-img create -q -f qcow2 -b "$PWD/$lab/root.ext4" -F raw "$disks/root.qcow2"
     truncate --size 12G "$disks/data"
 fi
@@ -36,10 +39,10 @@ boot() {
     exec qemu-system-x86_64 -machine q35,accel=tcg -cpu "$processor" -smp 2 -m 3072 \
         -nodefaults -display none -no-reboot -serial "file:$disks/console-$1" \
         -kernel "$lab/vmlinuz" -initrd "$lab/initrd" \
-        -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off gemelo.job=$1" \
+        -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off gemelo.job=$1 ${KERNEL_MORE:-}" \
         -drive "file=$disks/root.qcow2,if=none,id=root,cache=unsafe,discard=unmap" \
         -drive "file=$disks/data,if=none,id=data,format=raw,discard=unmap,cache=unsafe" \
-        -drive "file=$lab/jobs.tar,if=none,id=jobs,format=raw,read-only=on" \
+        -drive "file=$disks/jobs.tar,if=none,id=jobs,format=raw,read-only=on" \
         -device virtio-blk-pci,drive=root -device virtio-blk-pci,drive=data,serial=data \
         -device virtio-blk-pci,drive=jobs,serial=jobs ${QEMU_MORE:-} </dev/null
 }
@@ -48,14 +51,17 @@ said() { tr -d '\r' <"$disks/console-$1" | sed -n 's/.*GUEST: //p'; }
 
 # Runs a job until the guest ends, or its time is over. The guest may hang while it ends as well.
 run() {
-    local job=$1 end failed=0
+    local job=$1 end latest failed=0
     : >"$disks/console-$job"
     boot "$job" & qemu=$!
     end=$((SECONDS + minutes * 60))
     while kill -0 "$qemu" 2>/dev/null && [ "$SECONDS" -lt "$end" ]; do
         case "$(said "$job" | tail -n 1)" in
         power) break ;;
-        'done') [ "$end" -lt $((SECONDS + shutdown_seconds)) ] || end=$((SECONDS + shutdown_seconds)) ;;
+        'done')
+            latest=$((SECONDS + shutdown_seconds))
+            [ "$end" -lt "$latest" ] || end=$latest
+            ;;
         esac
         sleep 1
     done

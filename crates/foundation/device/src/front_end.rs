@@ -121,6 +121,9 @@ pub trait Listening: Send + Sync {
 
 /// A front end that makes devices of this host, on request.
 pub trait Devices: Send + Sync {
+    /// Returns the word by which requests name the driver that makes the devices.
+    fn driver(&self) -> &'static str;
+
     /// Makes a device of an export. Returns its path.
     ///
     /// # Errors

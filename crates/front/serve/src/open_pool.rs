@@ -222,10 +222,8 @@ impl OpenPool {
                 return Ok(Reply::Scrubbed(self.scrub(options, monitor, stop)?));
             }
             PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
-            PoolRequest::Attach { name } => return self.attach(name),
-            PoolRequest::Detach { name, force } => {
-                self.on_devices(|devices: &dyn Devices| devices.detach(name, *force))?;
-            }
+            PoolRequest::Attach { name, driver } => return self.attach(name, driver),
+            PoolRequest::Detach { name, force } => self.detach(name, *force)?,
             PoolRequest::CreateVolume { .. }
             | PoolRequest::RemoveVolume { .. }
             | PoolRequest::RenameVolume { .. }
@@ -253,23 +251,49 @@ impl OpenPool {
         Ok(Reply::Collected(collected))
     }
 
-    fn attach(&self, name: &str) -> Result<Reply, RequestFailure> {
-        let path = self.on_devices(|devices: &dyn Devices| devices.attach(name))?;
+    /// Makes a device by this driver, unless another driver has one of the volume.
+    fn attach(&self, name: &str, driver: &str) -> Result<Reply, RequestFailure> {
+        let makers = self.device_makers()?;
+        let has_one = |maker: &&(&dyn Listening, &dyn Devices)| maker.0.connections(Some(name)) > 0;
+        if let Some((_, other)) = makers.iter().find(has_one).filter(|one| one.1.driver() != driver)
+        {
+            let text = format!("volume '{name}' is attached already, by {}", other.driver());
+            return Err(RequestFailure::refused(text));
+        }
+        let maker = makers.iter().find(|(_, devices)| devices.driver() == driver);
+        let (_, devices) = maker.ok_or_else(|| {
+            RequestFailure::refused(format!("the server makes no devices by {driver}"))
+        })?;
+        let path = devices.attach(name).map_err(|error| RequestFailure::of_error(&error))?;
         Ok(Reply::Attached { path })
     }
 
-    /// Asks the front end that makes devices of this host.
-    fn on_devices<T>(
-        &self,
-        ask: impl FnOnce(&dyn Devices) -> Result<T, FrontEndError>,
-    ) -> Result<T, RequestFailure> {
-        let mut front_ends = self.front_ends.get().into_iter().flatten();
-        let devices = front_ends.find_map(|front_end| front_end.devices());
-        let devices = devices.ok_or_else(|| {
+    /// Removes the device of a volume, whichever driver has made it.
+    fn detach(&self, name: &str, force: bool) -> Result<(), RequestFailure> {
+        let mut failure = None;
+        for (_, devices) in self.device_makers()? {
+            match devices.detach(name, force) {
+                Ok(()) => return Ok(()),
+                // A driver that has the device says more than one that has not.
+                Err(error @ (FrontEndError::InUse(_) | FrontEndError::Failed(_))) => {
+                    return Err(RequestFailure::of_error(&error));
+                }
+                Err(error) => failure = failure.or(Some(RequestFailure::of_error(&error))),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Returns the front ends that make devices of this host. There is at least one.
+    fn device_makers(&self) -> Result<Vec<(&dyn Listening, &dyn Devices)>, RequestFailure> {
+        let front_ends = self.front_ends.get().into_iter().flatten();
+        let makers: Vec<(&dyn Listening, &dyn Devices)> =
+            front_ends.filter_map(|one| Some((&**one as &dyn Listening, one.devices()?))).collect();
+        if makers.is_empty() {
             let text = "no process serves the pool, so its volumes can be no devices";
-            RequestFailure::refused(text).with_remedy(Remedy::Serve)
-        })?;
-        ask(devices).map_err(|error| RequestFailure::of_error(&error))
+            return Err(RequestFailure::refused(text).with_remedy(Remedy::Serve));
+        }
+        Ok(makers)
     }
 
     fn check(

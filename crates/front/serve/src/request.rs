@@ -179,6 +179,8 @@ pub enum PoolRequest {
     Attach {
         /// Name of the volume.
         name: String,
+        /// The driver that makes the device.
+        driver: String,
     },
     /// Removes the device of a volume.
     Detach {

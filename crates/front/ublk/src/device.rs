@@ -1,25 +1,22 @@
 //! A device that this process serves: its queues, and the way to its end.
 
-use crate::abi::{Command, DeviceInfo, Parameters, State};
-use crate::control::{self, Control, disk_path, queue_path};
+use crate::abi::{Command, DeviceInfo, State};
+use crate::control;
+use crate::driver::{Driver, DriverKind, QueueBody};
 use crate::error::UblkError;
 use crate::guard::Guard;
 use crate::identity::{Record, Records, owner_data};
 use crate::kept::{self, Kept};
-use crate::queue::{Ended, Queue, QueueSide};
+use crate::queue::{Ended, Side};
 use gemelo_base::{Clock, ShowPath as _, SystemClock};
 use gemelo_device::Export;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// Requests of a queue at a time.
-const DEPTH: u16 = 64;
 
 /// Length of the longest request in bytes.
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
@@ -32,15 +29,16 @@ const MAX_NUMBER: u32 = 4096;
 
 /// Time in which the kernel notices the death of a process that served a device, and in which the
 /// files of a device appear.
-const PATIENCE_NS: u64 = 10_000_000_000;
+pub(crate) const PATIENCE_NS: u64 = 10_000_000_000;
 /// The same time while another process with the number of the dead one lives.
 const SHORT_PATIENCE_NS: u64 = 1_000_000_000;
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// The state of this process that all its devices need.
 #[derive(Clone)]
 pub(crate) struct Host {
-    pub(crate) control: Arc<Control>,
+    pub(crate) kind: DriverKind,
+    pub(crate) driver: Arc<dyn Driver>,
     pub(crate) records: Records,
     /// The directory of changes that are kept.
     pub(crate) kept: PathBuf,
@@ -57,7 +55,7 @@ impl Host {
 
     /// Removes a device that is no disk, or not any more.
     pub(crate) fn remove(&self, number: u32) -> Result<(), UblkError> {
-        let removed = self.control.remove(number);
+        let removed = self.driver.remove(number);
         self.forget(number);
         removed
     }
@@ -80,7 +78,7 @@ pub(crate) struct ServedDevice {
     pub(crate) identity: String,
     pub(crate) number: u32,
     host: Host,
-    side: Arc<QueueSide>,
+    side: Arc<Side>,
     threads: Vec<JoinHandle<()>>,
     ends: Arc<Mutex<Vec<Ended>>>,
 }
@@ -91,14 +89,13 @@ impl ServedDevice {
         let max_bytes = MAX_REQUEST_BYTES.min(export.geometry().maximum_request_bytes);
         let info = Self::add_unused(host, queues() as u16, max_bytes, record)?;
         let added = Added { host, number: info.number };
-        let parameters = Parameters::encode(&export.geometry(), host.write_through, max_bytes);
-        host.control.set_parameters(info.number, &parameters)?;
+        let geometry = export.geometry();
         let path = kept::path(&host.kept, info.number);
         let kept = Kept::create(&path, info.owner_data, info.queues, host.write_through)
             .map_err(|source| UblkError::State { path: path.shown().to_string(), source })?;
         host.watch(&info)?;
         let device = Self::serve(host, export, &info, kept)?;
-        if let Err(error) = host.control.start(info.number) {
+        if let Err(error) = host.driver.start(&info, &geometry, host.write_through) {
             device.leave();
             return Err(error);
         }
@@ -115,10 +112,10 @@ impl ServedDevice {
         record: &Record,
     ) -> Result<DeviceInfo, UblkError> {
         let owner_data = owner_data(&record.identity);
-        let used = control::numbers();
+        let used = host.kind.numbers();
         for number in (0..MAX_NUMBER).filter(|number| !used.contains(number)) {
             host.records.write(number, record)?;
-            match host.control.add(number, queues, DEPTH, max_bytes, owner_data) {
+            match host.driver.add(number, queues, max_bytes, owner_data) {
                 Ok(Some(info)) => return Ok(info),
                 // Another process was faster.
                 Ok(None) => host.records.remove(number),
@@ -139,11 +136,15 @@ impl ServedDevice {
         record: &Record,
     ) -> Result<Self, UblkError> {
         let number = info.number;
-        let device = disk_path(number);
+        let device = host.kind.disk_path(number);
+        let lost = |source| UblkError::Lost { device: device.clone(), source };
+        let open = || Kept::open(&kept::path(&host.kept, number), info.owner_data, info.queues);
+        // Without it nothing is begun that cannot be ended.
+        open().map_err(lost)?;
         let clock = SystemClock::new();
         let is_served = info.state == State::Live && is_alive(info.process);
         let patience_ns = if is_served { SHORT_PATIENCE_NS } else { PATIENCE_NS };
-        while let Err(error) = host.control.begin_recovery(number) {
+        while let Err(error) = host.driver.begin_recovery(info) {
             if error != Errno::BUSY {
                 return Err(control::refused(Command::BeginRecovery, number, error));
             }
@@ -153,14 +154,13 @@ impl ServedDevice {
             }
             gemelo_base::pause(LOOK_AGAIN_AFTER);
         }
-        let kept = Kept::open(&kept::path(&host.kept, number), info.owner_data, info.queues);
-        let kept = kept.map_err(|source| UblkError::Lost { device: device.clone(), source })?;
+        let kept = open().map_err(lost)?;
         kept.make_again(&*export.device)
-            .map_err(|source| UblkError::NotMadeAgain { device, source })?;
+            .map_err(|source| UblkError::NotMadeAgain { device: device.clone(), source })?;
         host.records.write(number, record)?;
         host.watch(info)?;
         let device = Self::serve(host, export, info, kept)?;
-        if let Err(error) = host.control.end_recovery(number) {
+        if let Err(error) = host.driver.end_recovery(number) {
             device.leave();
             return Err(error);
         }
@@ -174,14 +174,10 @@ impl ServedDevice {
         info: &DeviceInfo,
         kept: Kept,
     ) -> Result<Self, UblkError> {
-        let file = open(&queue_path(info.number))?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC);
-        let side = Arc::new(QueueSide {
+        let side = Arc::new(Side {
             device: export.device,
-            file,
             stop: stop.map_err(|error| UblkError::Serve(error.into()))?,
-            depth: info.depth,
-            max_request_bytes: info.max_request_bytes as usize,
             write_through: host.write_through || kept.is_write_through(),
             kept,
         });
@@ -194,8 +190,15 @@ impl ServedDevice {
             threads: Vec::new(),
             ends: Arc::default(),
         };
-        for queue in 0..info.queues {
-            match device.start_queue(queue) {
+        let bodies = match host.driver.queues(info, &device.side) {
+            Ok(bodies) => bodies,
+            Err(error) => {
+                device.leave();
+                return Err(error);
+            }
+        };
+        for body in bodies {
+            match device.start_queue(body) {
                 Ok(thread) => device.threads.push(thread),
                 Err(error) => {
                     device.leave();
@@ -207,14 +210,10 @@ impl ServedDevice {
     }
 
     /// Starts the thread of a queue. The kernel takes commands of one queue from one thread only.
-    fn start_queue(&self, number: u16) -> io::Result<JoinHandle<()>> {
-        let (side, control) = (Arc::clone(&self.side), Arc::clone(&self.host.control));
+    fn start_queue(&self, body: QueueBody) -> io::Result<JoinHandle<()>> {
         let ends = Arc::clone(&self.ends);
         let body = move || {
-            let ended = match Queue::open(side, number, &control) {
-                Ok(queue) => queue.serve(),
-                Err(error) => Ended::Failed(error),
-            };
+            let ended = body();
             ends.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
         };
         std::thread::Builder::new()
@@ -228,7 +227,7 @@ impl ServedDevice {
     }
 
     pub(crate) fn disk(&self) -> String {
-        disk_path(self.number)
+        self.host.kind.disk_path(self.number)
     }
 
     /// Returns whether a queue has ended, so that the kernel gives this process no more requests.
@@ -264,8 +263,8 @@ impl ServedDevice {
         let (host, number, owner) = (self.host.clone(), self.number, owner_data(&self.identity));
         self.leave();
         // Its number may have been given to another device by now.
-        if host.control.look(number).is_some_and(|info| info.owner_data == owner) {
-            let _ = host.control.remove(number);
+        if host.driver.look(number).is_some_and(|info| info.owner_data == owner) {
+            let _ = host.driver.remove(number);
         }
         host.forget(number);
     }
@@ -273,7 +272,7 @@ impl ServedDevice {
     /// Removes the disk. Requests that the kernel still has fail.
     pub(crate) fn remove(self) -> Result<(), UblkError> {
         let (host, number) = (self.host.clone(), self.number);
-        let stopped = host.control.stop(number);
+        let stopped = host.driver.stop(number);
         self.leave();
         stopped?;
         host.remove(number)
@@ -295,21 +294,6 @@ impl Drop for Added<'_> {
     fn drop(&mut self) {
         // The error that led here is the one to report.
         let _ = self.host.remove(self.number);
-    }
-}
-
-/// Opens the file of a device. It appears a moment after the device, and the process that had it
-/// closes it a moment after its death.
-fn open(path: &str) -> Result<File, UblkError> {
-    let clock = SystemClock::new();
-    loop {
-        match File::options().read(true).write(true).open(path) {
-            Ok(file) => return Ok(file),
-            Err(source) if clock.now_ns() > PATIENCE_NS => {
-                return Err(UblkError::Open { path: path.to_owned(), source });
-            }
-            Err(_) => gemelo_base::pause(LOOK_AGAIN_AFTER),
-        }
     }
 }
 

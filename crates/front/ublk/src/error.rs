@@ -17,6 +17,10 @@ pub(crate) enum UblkError {
          that may open it"
     )]
     NotPermitted,
+    #[error("the kernel has no driver for NBD: load it with modprobe nbd")]
+    NoNbd,
+    #[error("the kernel's NBD cannot be used: run the server as root, or with CAP_SYS_ADMIN")]
+    NotPermittedNbd,
     #[error("the kernel cannot keep a device while no process serves it: that needs Linux 6.1")]
     NoRecovery,
     #[error("cannot open {path}")]

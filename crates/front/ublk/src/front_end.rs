@@ -1,20 +1,17 @@
-//! ublk as a front end of a server of exports: the table of its devices.
+//! Disks as a front end of a server of exports: the table of its devices.
 
 use crate::abi::{DeviceInfo, State};
-use crate::control::{self, Control, disk_path};
-use crate::device::{Host, ServedDevice, queues};
+use crate::configured::{UblkFrontEnd, Wanted};
+use crate::device::{ServedDevice, queues};
 use crate::error::UblkError;
-use crate::guard::{Guard, guard};
-use crate::identity::{DIRECTORY, Record, Records, Whose, whose};
+use crate::identity::{Record, Whose, whose};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{
     Devices, Export, Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Time after which the list of exports, the devices and the stop flag are looked at again.
@@ -22,96 +19,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Looks at the stop flag for one at everything else.
 const STOP_LOOKS: u32 = 10;
 
-/// The directory of changes that are kept for the next server: in memory, which the next boot loses
-/// together with the devices.
-const KEPT: &str = "/dev/shm/gemelo";
-
 /// Most devices of a server. Each takes threads and memory.
 const MAX_DEVICES: usize = 64;
 
 /// Files that a device has open beside the ring of each queue: its own, the notice of its end, and
 /// what it keeps.
 const FILES_OF_DEVICE: usize = 3;
-
-/// The exports that a server makes devices of by itself. It takes back all that an earlier one had.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Wanted {
-    /// None: devices are made on request.
-    #[default]
-    None,
-    /// All exports, also later ones.
-    All,
-    /// These exports.
-    Only(Vec<String>),
-}
-
-/// ublk, configured.
-#[derive(Default)]
-pub struct UblkFrontEnd {
-    /// The name of the pool, which is a part of the names of its devices.
-    pub pool: String,
-    /// The exports that become devices.
-    pub wanted: Wanted,
-    /// `true` if every change has to be durable before it is acknowledged.
-    pub write_through: bool,
-    /// Time after which the requests of a device fail that no server has taken back; [`None`] lets
-    /// them wait for ever.
-    pub timeout: Option<Duration>,
-    /// The arguments with which this program runs [`guard_devices`] for the same time.
-    pub guard: Vec<OsString>,
-    /// The driver, opened by [`FrontEnd::check`]. A process that is not root does that before it
-    /// starts threads, each of which would keep the rights that this one gives up.
-    pub opened: OpenedDriver,
-}
-
-/// The driver, once it is open. A clone is the same one.
-#[derive(Clone, Default)]
-pub struct OpenedDriver(Arc<OnceLock<Host>>);
-
-impl std::fmt::Debug for OpenedDriver {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("OpenedDriver").finish_non_exhaustive()
-    }
-}
-
-impl UblkFrontEnd {
-    /// Opens the driver, unless that was done before.
-    fn host(&self) -> Result<Host, UblkError> {
-        if let Some(host) = self.opened.0.get() {
-            return Ok(host.clone());
-        }
-        // Before this process gives its rights up.
-        let guard = self.timeout.map(|_| {
-            let mut command = Command::new("/proc/self/exe");
-            command.args(&self.guard);
-            Guard::start(command)
-        });
-        let host = host(self.write_through, guard.transpose()?)?;
-        Ok(self.opened.0.get_or_init(|| host).clone())
-    }
-}
-
-/// Watches the devices of the server that has started this process, until the server ends. Removes
-/// those that no other server has taken back after the given time.
-///
-/// # Errors
-/// Fails if the driver cannot be used.
-pub fn guard_devices(timeout: Duration, monitor: &dyn Monitor) -> Result<(), FrontEndError> {
-    let host = host(false, None).map_err(FrontEndError::of)?;
-    guard(&host, std::io::stdin().lock(), timeout, monitor);
-    Ok(())
-}
-
-/// Opens the driver.
-fn host(write_through: bool, guard: Option<Guard>) -> Result<Host, UblkError> {
-    Ok(Host {
-        control: Arc::new(Control::open()?),
-        records: Records::new(DIRECTORY),
-        kept: KEPT.into(),
-        write_through,
-        guard: guard.map(Arc::new),
-    })
-}
 
 impl FrontEnd for UblkFrontEnd {
     fn check(&self) -> Result<(), FrontEndError> {
@@ -173,7 +86,7 @@ impl UblkListening {
     /// Takes devices back that an earlier server had, and makes those that are wanted.
     fn begin(&self) -> Result<(), FrontEndError> {
         let wanted = &self.configured.wanted;
-        if *wanted == Wanted::None && control::numbers().is_empty() {
+        if *wanted == Wanted::None && self.configured.driver.numbers().is_empty() {
             return Ok(());
         }
         if let Wanted::Only(names) = wanted
@@ -234,18 +147,18 @@ impl UblkListening {
 
     /// Takes the device of an export back, if it has one.
     fn take_back(&self, state: &mut DeviceTable, export: &Export) -> Result<(), UblkError> {
-        let numbers = control::numbers();
+        let numbers = self.configured.driver.numbers();
         if numbers.is_empty() {
             return Ok(());
         }
         let host = self.configured.host()?;
         for number in numbers {
-            let Some(info) = host.control.look(number) else { continue };
+            let Some(info) = host.driver.look(number) else { continue };
             let record = host.records.read(number);
             match whose(&export.identity, info.owner_data, record.as_ref()) {
                 Whose::Other => continue,
                 Whose::Unclear(claimed) => {
-                    let (device, name) = (disk_path(number), export.name.clone());
+                    let (device, name) = (host.kind.disk_path(number), export.name.clone());
                     return Err(UblkError::Contradiction { device, name, claimed });
                 }
                 Whose::Ours => {}
@@ -271,10 +184,10 @@ impl UblkListening {
     fn remove_left(&self, name: &str, force: bool) -> Result<(), UblkError> {
         let not_attached = || UblkError::NotAttached { name: name.to_owned() };
         let export = self.exports.find(name).ok_or_else(not_attached)?;
-        let numbers = control::numbers();
+        let numbers = self.configured.driver.numbers();
         let host =
             if numbers.is_empty() { return Err(not_attached()) } else { self.configured.host()? };
-        let info_of = |number| Some((host.control.look(number)?, host.records.read(number)));
+        let info_of = |number| Some((host.driver.look(number)?, host.records.read(number)));
         let is_ours = |info: &DeviceInfo, record: Option<&Record>| {
             whose(&export.identity, info.owner_data, record) == Whose::Ours
         };
@@ -282,13 +195,13 @@ impl UblkListening {
         let left = left.into_iter().find(|(info, record)| is_ours(info, record.as_ref()));
         let (info, _) = left.ok_or_else(not_attached)?;
         if info.state == State::Live {
-            let (device, process) = (disk_path(info.number), info.process);
+            let (device, process) = (host.kind.disk_path(info.number), info.process);
             return Err(UblkError::Served { device, name: export.name, process });
         }
         if !force && info.state == State::Quiesced {
-            check_unused(&disk_path(info.number))?;
+            check_unused(&host.kind.disk_path(info.number))?;
         }
-        host.control.stop(info.number)?;
+        host.driver.stop(info.number)?;
         host.remove(info.number)
     }
 
@@ -365,10 +278,11 @@ impl UblkListening {
 impl Listening for UblkListening {
     fn addresses(&self) -> Vec<String> {
         let state = self.lock();
-        let address = |device: &ServedDevice| format!("ublk:{}", device.disk());
+        let address =
+            |device: &ServedDevice| format!("{}:{}", self.configured.driver.word(), device.disk());
         let addresses: Vec<String> = state.devices.values().map(address).collect();
         match addresses.is_empty() && self.configured.wanted != Wanted::None {
-            true => vec!["ublk".to_owned()],
+            true => vec![self.configured.driver.word().to_owned()],
             false => addresses,
         }
     }
@@ -457,6 +371,10 @@ fn check_unused(disk: &str) -> Result<(), UblkError> {
 }
 
 impl Devices for UblkListening {
+    fn driver(&self) -> &'static str {
+        self.configured.driver.word()
+    }
+
     fn attach(&self, name: &str) -> Result<String, FrontEndError> {
         let mut state = self.lock();
         self.follow_names(&mut state);

@@ -102,7 +102,7 @@ pub(crate) fn guard(host: &Host, input: impl BufRead, timeout: Duration, monitor
     loop {
         let is_over = clock.now_ns() >= end_ns;
         devices.retain(|number, watched| {
-            let info = host.control.look(*number).filter(|info| watched.is_left(info));
+            let info = host.driver.look(*number).filter(|info| watched.is_left(info));
             if is_over && info.is_some_and(|info| info.state == State::Quiesced) {
                 remove(host, *number, timeout, monitor);
             }
@@ -116,12 +116,12 @@ pub(crate) fn guard(host: &Host, input: impl BufRead, timeout: Duration, monitor
 }
 
 fn remove(host: &Host, number: u32, timeout: Duration, monitor: &dyn Monitor) {
-    let disk = crate::control::disk_path(number);
+    let disk = host.kind.disk_path(number);
     monitor.warn(&format!(
         "{disk} fails its requests: no server has taken it back for {}",
         format_duration_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
     ));
-    let removed = host.control.stop(number).and_then(|()| host.remove(number));
+    let removed = host.driver.stop(number).and_then(|()| host.remove(number));
     if let Err(error) = removed {
         monitor.warn(&format!("{disk}: {}", with_causes(&error)));
     }

@@ -13,9 +13,6 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash64;
 
-/// The directory of the files, as the udev rule names it.
-pub(crate) const DIRECTORY: &str = "/run/gemelo/ublk";
-
 /// Seed of the hash, so that no other use of it has the same numbers.
 const SEED: u64 = u64::from_le_bytes(*b"gemeloub");
 

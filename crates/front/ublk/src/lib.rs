@@ -1,27 +1,33 @@
-//! Block devices of this host's kernel by its driver ublk: a front end by which file systems and
-//! programs of this host reach exports as disks `/dev/ublkbN`.
+//! Block devices of this host's kernel: a front end by which file systems and programs of this host
+//! reach exports as disks, `/dev/ublkbN` of its driver ublk, or `/dev/nbdN` of its driver for NBD.
 //!
-//! `control` has the commands that add, start and remove devices. A device has some queues, each
-//! with a thread (`queue`) that receives requests of the kernel and answers them by `io_uring`.
-//! The kernel copies the data of requests to and from buffers of this process.
+//! `driver` is the seam between the disks and the two drivers. That of ublk is `control`, with the
+//! commands that add, start and remove devices, and `queue`: a thread for each queue of a device
+//! receives requests of the kernel and answers them by `io_uring`. That of NBD is `kernel_nbd`. The
+//! kernel copies the data of requests to and from buffers of this process.
 //!
 //! A device outlives the process that serves it. The kernel holds its requests until another
 //! process takes it over, which finds it by the identity of its export (`identity`) and never by
-//! its number. `kept` has the changes that this process makes once more, and `guard` is a process
-//! that removes devices which nobody takes over.
+//! its number. `kept` has the changes that this process makes once more, `rights` lets the server
+//! give up its rights, and `guard` is a process that removes devices which nobody takes over.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod abi;
+mod configured;
 mod control;
 mod device;
+mod driver;
 mod error;
 mod front_end;
 mod guard;
 mod identity;
 mod kept;
+mod kernel_nbd;
 mod queue;
 mod request;
+mod rights;
 mod shared;
 
-pub use front_end::{OpenedDriver, UblkFrontEnd, Wanted, guard_devices};
+pub use configured::{OpenedDriver, UblkFrontEnd, Wanted, guard_devices, open_drivers};
+pub use driver::DriverKind;

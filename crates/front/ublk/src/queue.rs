@@ -6,7 +6,6 @@
 //! in the context of this thread. So nothing changes a buffer while the device works with it.
 
 use crate::abi::{COMMIT_AND_FETCH, Descriptor, FETCH, queue_command};
-use crate::control::Control;
 use crate::kept::{Change, Kept, Log};
 use crate::request::{failed, operation, result};
 use crate::shared::Descriptors;
@@ -43,14 +42,10 @@ pub(crate) enum Ended {
 }
 
 /// What all queues of a device share.
-pub(crate) struct QueueSide {
+pub(crate) struct Side {
     pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) file: File,
     /// Readable once the queues shall end.
     pub(crate) stop: OwnedFd,
-    pub(crate) depth: u16,
-    /// Length of the longest request in bytes.
-    pub(crate) max_request_bytes: usize,
     pub(crate) write_through: bool,
     pub(crate) kept: Kept,
 }
@@ -59,8 +54,10 @@ pub(crate) struct QueueSide {
 pub(crate) struct Queue {
     // Dropped first, because its entries name the rest.
     ring: IoUring,
-    side: Arc<QueueSide>,
+    side: Arc<Side>,
+    file: Arc<File>,
     number: u16,
+    depth: u16,
     descriptors: Descriptors,
     /// The buffer of each tag, unless its request is being executed.
     buffers: Vec<Option<MmapMut>>,
@@ -80,14 +77,31 @@ struct Received {
 }
 
 impl Queue {
-    pub(crate) fn open(side: Arc<QueueSide>, number: u16, control: &Control) -> io::Result<Self> {
-        let depth = side.depth;
-        let descriptors = Descriptors::map(&side.file, number, depth)?;
-        let buffer = |_| MmapMut::map_anon(side.max_request_bytes).map(Some);
+    /// Opens the queue of this number, of a device with requests of this depth and length.
+    pub(crate) fn open(
+        side: Arc<Side>,
+        file: Arc<File>,
+        number: u16,
+        (depth, max_request_bytes): (u16, usize),
+        code_mask: u32,
+    ) -> io::Result<Self> {
+        let descriptors = Descriptors::map(&file, number, depth)?;
+        let buffer = |_| MmapMut::map_anon(max_request_bytes).map(Some);
         let buffers = (0..depth).map(buffer).collect::<io::Result<_>>()?;
-        let (code_mask, log) = (control.code_mask(), side.kept.log(number)?);
+        let log = side.kept.log(number)?;
         let ring = make_ring(u32::from(depth) * 2)?;
-        Ok(Self { ring, side, number, descriptors, buffers, code_mask, in_kernel: 0, log })
+        Ok(Self {
+            ring,
+            side,
+            file,
+            number,
+            depth,
+            descriptors,
+            buffers,
+            code_mask,
+            in_kernel: 0,
+            log,
+        })
     }
 
     /// Serves requests until the end.
@@ -102,7 +116,7 @@ impl Queue {
         let stop = types::Fd(self.side.stop.as_raw_fd());
         let poll = opcode::PollAdd::new(stop, u32::from(PollFlags::IN.bits())).build();
         self.push(&poll.user_data(STOP))?;
-        for tag in 0..self.side.depth {
+        for tag in 0..self.depth {
             self.receive(tag, FETCH, 0)?;
         }
         let mut received = Vec::new();
@@ -181,7 +195,7 @@ impl Queue {
         let buffer = self.buffers[usize::from(tag)].as_mut().map(|buffer| buffer.as_mut_ptr());
         let buffer = buffer.ok_or_else(strange)?.addr() as u64;
         let command = queue_command(self.number, tag, result, buffer);
-        let file = types::Fd(self.side.file.as_raw_fd());
+        let file = types::Fd(self.file.as_raw_fd());
         let entry = opcode::UringCmd16::new(file, code & self.code_mask).cmd(command).build();
         self.push(&entry.user_data(u64::from(tag)))?;
         self.in_kernel += 1;
@@ -196,7 +210,7 @@ impl Queue {
     }
 }
 
-impl QueueSide {
+impl Side {
     /// Executes requests, and keeps their changes. Returns their results for the kernel.
     fn execute(&self, received: &mut [Received], log: Option<&mut Log>) -> Vec<i32> {
         let mut results = Vec::with_capacity(received.len());
@@ -213,20 +227,7 @@ impl QueueSide {
             results.push(result);
             descriptors.push(described);
         }
-        if !batch.is_empty() {
-            let number = self.kept.before_flush();
-            let left = self.device.submit(&mut batch, Waiting::All);
-            assert!(left.is_empty(), "a request that is waited for was left");
-            let is_flush = |request: &Request<'_>| {
-                matches!(request, Request { operation: Operation::Flush, outcome: Ok(()) })
-            };
-            if batch.iter().any(is_flush) {
-                self.kept.after_flush(number);
-            }
-        }
-        if let Some(log) = log {
-            batch.iter_mut().for_each(|request| self.keep(log, request));
-        }
+        self.run(&mut batch, log);
         let mut outcomes = batch.into_iter().map(|request| request.outcome);
         let result_of = |(refused, descriptor): (Option<i32>, Descriptor)| {
             refused.or_else(|| Some(result(&descriptor, &outcomes.next()?)))
@@ -235,7 +236,26 @@ impl QueueSide {
     }
 }
 
-impl QueueSide {
+impl Side {
+    /// Executes a batch, and keeps its changes.
+    pub(crate) fn run(&self, batch: &mut [Request<'_>], log: Option<&mut Log>) {
+        if batch.is_empty() {
+            return;
+        }
+        let number = self.kept.before_flush();
+        let left = self.device.submit(batch, Waiting::All);
+        assert!(left.is_empty(), "a request that is waited for was left");
+        let is_flush = |request: &Request<'_>| {
+            matches!(request, Request { operation: Operation::Flush, outcome: Ok(()) })
+        };
+        if batch.iter().any(is_flush) {
+            self.kept.after_flush(number);
+        }
+        if let Some(log) = log {
+            batch.iter_mut().for_each(|request| self.keep(log, request));
+        }
+    }
+
     /// Keeps what a request has changed, if it has. One that cannot be kept has failed.
     fn keep(&self, log: &mut Log, request: &mut Request<'_>) {
         if let (Ok(()), Some(change)) = (&request.outcome, Change::of(&request.operation)) {

@@ -8,6 +8,7 @@ use clap::Args;
 use gemelo_base::values::Span;
 use gemelo_place::VolumePath;
 use gemelo_serve::{PoolRequest, Reply};
+use gemelo_ublk::DriverKind;
 use std::ffi::OsString;
 
 #[derive(Debug, Args)]
@@ -15,11 +16,16 @@ pub(crate) struct Attach {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
+    /// Use the kernel's driver for NBD, on a kernel without ublk
+    #[arg(long)]
+    nbd: bool,
 }
 
 pub(super) fn attach(arguments: &Attach, context: &Context) -> crate::Result<Outcome> {
     let volume = &arguments.volume;
-    let request = PoolRequest::Attach { name: volume.name.clone() };
+    let driver = if arguments.nbd { DriverKind::Nbd } else { DriverKind::Ublk };
+    let request =
+        PoolRequest::Attach { name: volume.name.clone(), driver: driver.word().to_owned() };
     match pools::change(&volume.pool, &request, context)? {
         Reply::Attached { path } => context.print(&format!("{path}\n"))?,
         _ => return Err(pools::other_version()),

@@ -21,7 +21,7 @@ use gemelo_serve::{
     Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Values, handed_over,
     unfit_for_events,
 };
-use gemelo_ublk::{OpenedDriver, UblkFrontEnd, Wanted};
+use gemelo_ublk::{DriverKind, OpenedDriver, UblkFrontEnd, Wanted, open_drivers};
 use gemelo_vhost::VhostFrontEnd;
 use permissions::{FileMode, GroupId};
 use std::path::PathBuf;
@@ -68,7 +68,12 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = ACCESS, value_name = "VOLUME", num_args = 0..)]
     ublk: Option<Vec<String>>,
     #[arg(skip)]
-    driver: OpenedDriver,
+    ublk_driver: OpenedDriver,
+    /// Do the same as --ublk by the kernel's driver for NBD, on a kernel without ublk: /dev/nbdN
+    #[arg(long, help_heading = ACCESS, value_name = "VOLUME", num_args = 0..)]
+    nbd_device: Option<Vec<String>>,
+    #[arg(skip)]
+    nbd_driver: OpenedDriver,
     /// Time after which the requests of a block device fail that no server has taken back; 0s for
     /// never
     #[arg(long, help_heading = ACCESS, value_name = "DURATION", default_value = "0s")]
@@ -130,11 +135,10 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Opens the driver of block devices, and gives up the rights that this takes. The caller has
+    /// Opens the drivers of block devices, and gives up the rights that this takes. The caller has
     /// started no threads, which would keep them.
     pub(crate) fn open_driver(&self) {
-        // It is opened again, and reported, when it is needed.
-        let _ = self.ublk(false).check();
+        open_drivers(&[DriverKind::Ublk, DriverKind::Nbd].map(|kind| self.disks(kind, false)));
     }
 
     fn tls(&self) -> crate::Result<TlsPolicy> {
@@ -192,7 +196,9 @@ impl Arguments {
     /// The protocols of clients, each with its options.
     fn front_ends(&self, settings: &Values) -> crate::Result<Vec<Box<dyn FrontEnd>>> {
         let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(self.nbd(settings)?)];
-        front_ends.push(Box::new(self.ublk(settings.is_on(WRITE_THROUGH))));
+        for driver in [DriverKind::Ublk, DriverKind::Nbd] {
+            front_ends.push(Box::new(self.disks(driver, settings.is_on(WRITE_THROUGH))));
+        }
         front_ends.extend(self.vhost(settings).map(|vhost| Box::new(vhost) as Box<dyn FrontEnd>));
         Ok(front_ends)
     }
@@ -205,10 +211,15 @@ impl Arguments {
         }
     }
 
-    fn ublk(&self, write_through: bool) -> UblkFrontEnd {
+    fn disks(&self, driver: DriverKind, write_through: bool) -> UblkFrontEnd {
+        let (volumes, opened) = match driver {
+            DriverKind::Ublk => (&self.ublk, &self.ublk_driver),
+            DriverKind::Nbd => (&self.nbd_device, &self.nbd_driver),
+        };
         UblkFrontEnd {
+            driver,
             pool: self.pool.short_name(),
-            wanted: match &self.ublk {
+            wanted: match volumes {
                 None => Wanted::None,
                 Some(names) if names.is_empty() => Wanted::All,
                 Some(names) => Wanted::Only(names.clone()),
@@ -216,7 +227,7 @@ impl Arguments {
             write_through,
             timeout: unless_zero(self.ublk_timeout.0),
             guard: guard_arguments(self.ublk_timeout),
-            opened: self.driver.clone(),
+            opened: opened.clone(),
         }
     }
 

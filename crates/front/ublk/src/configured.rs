@@ -1,0 +1,128 @@
+//! What a server is told about its disks, and the opening of their drivers.
+
+use crate::device::Host;
+use crate::driver::{BegunDriver, Driver, DriverKind};
+use crate::error::UblkError;
+use crate::guard::{Guard, guard};
+use crate::identity::Records;
+use crate::rights::give_up_rights;
+use gemelo_base::Monitor;
+use gemelo_device::FrontEndError;
+use std::ffi::OsString;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The exports that a server makes devices of by itself. It takes back all that an earlier one had.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Wanted {
+    /// None: devices are made on request.
+    #[default]
+    None,
+    /// All exports, also later ones.
+    All,
+    /// These exports.
+    Only(Vec<String>),
+}
+
+/// Disks by one of the drivers, configured.
+#[derive(Default)]
+pub struct UblkFrontEnd {
+    /// The driver that makes the disks.
+    pub driver: DriverKind,
+    /// The name of the pool, which is a part of the names of its devices.
+    pub pool: String,
+    /// The exports that become devices.
+    pub wanted: Wanted,
+    /// `true` if every change has to be durable before it is acknowledged.
+    pub write_through: bool,
+    /// Time after which the requests of a device fail that no server has taken back; [`None`] lets
+    /// them wait for ever.
+    pub timeout: Option<Duration>,
+    /// The arguments with which this program runs [`guard_devices`] for the same time.
+    pub guard: Vec<OsString>,
+    /// The driver, opened by [`open_drivers`]. A process that is not root does that before it
+    /// starts threads, each of which would keep the rights that this one gives up.
+    pub opened: OpenedDriver,
+}
+
+/// The driver, once it is open. A clone is the same one.
+#[derive(Clone, Default)]
+pub struct OpenedDriver(Arc<OnceLock<Host>>);
+
+impl std::fmt::Debug for OpenedDriver {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("OpenedDriver").finish_non_exhaustive()
+    }
+}
+
+/// A driver whose commands have the rights of this process, and which has run none yet: the kernel
+/// may run them in a thread that keeps the rights of the moment.
+struct Begun {
+    driver: BegunDriver,
+    guard: Option<Guard>,
+}
+
+impl UblkFrontEnd {
+    /// Opens the driver, unless that was done before, and gives up the rights for that.
+    pub(crate) fn host(&self) -> Result<Host, UblkError> {
+        if let Some(host) = self.opened.0.get() {
+            // Whether changes are durable was unknown when the driver was opened.
+            return Ok(Host { write_through: self.write_through, ..host.clone() });
+        }
+        let begun = self.begin()?;
+        give_up_rights().map_err(UblkError::Serve)?;
+        self.finish(begun)
+    }
+
+    /// Does what needs the rights.
+    fn begin(&self) -> Result<Begun, UblkError> {
+        let driver = self.driver.begin()?;
+        // The driver for NBD ends requests by itself.
+        let timeout = self.timeout.filter(|_| self.driver == DriverKind::Ublk);
+        let guard = timeout.map(|_| {
+            let mut command = Command::new("/proc/self/exe");
+            command.args(&self.guard);
+            Guard::start(command)
+        });
+        Ok(Begun { driver, guard: guard.transpose()? })
+    }
+
+    fn finish(&self, begun: Begun) -> Result<Host, UblkError> {
+        let driver = begun.driver.finish(self.timeout)?;
+        let host = host(self.driver, driver, self.write_through, begun.guard);
+        Ok(self.opened.0.get_or_init(|| host).clone())
+    }
+}
+
+/// Opens the drivers of these front ends, those that are there, and gives up the rights that this
+/// takes. They are opened again, and failures reported, when they are needed.
+pub fn open_drivers(front_ends: &[UblkFrontEnd]) {
+    let begun: Vec<_> = front_ends.iter().map(UblkFrontEnd::begin).collect();
+    let _ = give_up_rights();
+    for (front_end, begun) in front_ends.iter().zip(begun) {
+        let _ = begun.and_then(|begun| front_end.finish(begun));
+    }
+}
+
+/// Watches the devices of the server that has started this process, until the server ends. Removes
+/// those that no other server has taken back after the given time.
+///
+/// # Errors
+/// Fails if the driver cannot be used.
+pub fn guard_devices(timeout: Duration, monitor: &dyn Monitor) -> Result<(), FrontEndError> {
+    let front_end = UblkFrontEnd::default();
+    let host = front_end.host().map_err(FrontEndError::of)?;
+    guard(&host, std::io::stdin().lock(), timeout, monitor);
+    Ok(())
+}
+
+fn host(
+    kind: DriverKind,
+    driver: Arc<dyn Driver>,
+    write_through: bool,
+    guard: Option<Guard>,
+) -> Host {
+    let (records, kept) = (Records::new(kind.records()), kind.kept());
+    Host { kind, driver, records, kept, write_through, guard: guard.map(Arc::new) }
+}
