@@ -19,9 +19,14 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The number of the entry that waits for the end.
 const STOP: u64 = u64::MAX;
+
+/// Time in which nothing more comes after the last answers, and most such waits.
+const LAST_WAIT: Duration = Duration::from_millis(20);
+const MAX_LAST_WAITS: usize = 50;
 
 /// Results by which the kernel ends a command of a queue.
 const REQUEST_CAME: i32 = 0;
@@ -127,13 +132,34 @@ impl Queue {
                 return Ok(ended);
             }
             if is_stopped {
-                self.ring.submit()?;
+                self.let_go()?;
                 return Ok(Ended::Stopped);
             }
             if self.in_kernel == 0 {
                 return Ok(Ended::Removed);
             }
         }
+    }
+
+    /// Sends the last answers, and receives what comes then without answering it, until nothing
+    /// comes any more. The kernel keeps such requests for the next server. Those of which it is
+    /// about to tell when the ring goes would be lost in some kernels, and the disk would hang.
+    fn let_go(&mut self) -> io::Result<()> {
+        let pause = types::Timespec::from(LAST_WAIT);
+        let until = types::SubmitArgs::new().timespec(&pause);
+        self.ring.submit()?;
+        for _ in 0..MAX_LAST_WAITS {
+            let waited = self.ring.submitter().submit_with_args(1, &until);
+            if self.ring.completion().count() == 0 {
+                break;
+            }
+            if let Err(error) = waited
+                && !matches!(Errno::from_io_error(&error), Some(Errno::TIME | Errno::INTR))
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     fn wait(&mut self) -> io::Result<()> {
