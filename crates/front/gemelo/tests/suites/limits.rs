@@ -109,6 +109,30 @@ fn a_quota_counts_the_blocks_of_a_volume_whether_they_are_shared_or_not() {
     pool.assert_clean();
 }
 
+/// Virtual machines reach a volume by shared memory, and meet the same limits.
+#[test]
+fn a_virtual_machine_does_as_much_as_its_volume_may() {
+    let pool = TestPool::new(&[]);
+    let volume = pool.volume("vm");
+    done(&["volume", "create", &volume, "--size", "8m"]);
+    done(&["volume", "set", &volume, "--iops", "200", "--burst", "100ms"]);
+    let sockets = pool.file("sockets");
+    std::fs::create_dir(&sockets).unwrap();
+    let served = pool.serve(&["--vhost-user", &sockets]);
+    let target = format!("vhost-user:{sockets}/vm.sock");
+    let load = ["bench", "--target", &target, "--bytes", "1m", "--queue-depth", "8", "--force"];
+    let began = Instant::now();
+    done(&load);
+    // Of 256 writes, 20 are free.
+    assert!(began.elapsed() >= Duration::from_millis(1100), "{:?}", began.elapsed());
+    done(&["volume", "set", &volume, "--iops", "default", "--quota", "1m"]);
+    let more = [&load[..3], &["--bytes", "8m", "--pattern", "uniform", "--force"]].concat();
+    let ran = gemelo(&more);
+    assert!(ran.status != 0 && ran.err.contains("No space left"), "{}", ran.err);
+    assert_eq!(served.stop().0, 0);
+    pool.assert_clean();
+}
+
 #[test]
 fn a_reservation_is_left_by_others_and_there_when_it_is_needed() {
     let pool = TestPool::new(&[]);
