@@ -46,7 +46,7 @@ install_all() {
     done
     if [ -z "${DESTDIR:-}" ] && [ -d /run/systemd/system ]; then
         echo "To use the units: systemd-sysusers && systemd-tmpfiles --create gemelo.conf &&" \
-            "systemctl daemon-reload"
+            "udevadm control --reload && systemctl daemon-reload"
     fi
 }
 
