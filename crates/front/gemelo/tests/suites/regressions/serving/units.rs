@@ -218,3 +218,34 @@ fn the_rights_of_a_unit_follow_from_the_disks_of_its_pool() {
     let allowed = format!("\nPrivateDevices=no\nDeviceAllow={} rw\n", device.display());
     assert!(said.contains(&allowed), "{said}");
 }
+
+/// The unit once removed what a server of disks keeps for the next one, and the guide's line of
+/// fstab had systemd unmount a disk whose server started again.
+#[test]
+fn a_disk_survives_its_server_under_systemd() {
+    let drop_in = text_of("contrib/systemd/disks.conf");
+    for line in ["RemoveIPC=no", "StartLimitIntervalSec=0", "RestrictAddressFamilies=AF_NETLINK"] {
+        assert!(drop_in.lines().any(|other| other == line), "{line} is missing in\n{drop_in}");
+    }
+    let guide = text_of("docs/guide/disk.md");
+    let mut mounts = guide.lines().filter(|line| line.starts_with("/dev/gemelo/"));
+    assert!(mounts.next().is_some_and(|line| line.contains("x-systemd.after=gemelo@")), "{guide}");
+    assert!(mounts.all(|line| !line.contains("x-systemd.requires=")), "{guide}");
+}
+
+/// A kernel without a driver for NBD is named, by each command that needs it.
+#[test]
+fn the_driver_for_nbd_is_asked_for_by_name() {
+    if std::path::Path::new("/sys/module/nbd").exists() {
+        return;
+    }
+    let pool = crate::served::TestPool::new(&[]);
+    done(&["volume", "create", &pool.volume("v"), "--size", "1m"]);
+    let said = refused(&["serve", &pool.path(), "--nbd-device", "v"]);
+    assert!(said.contains("modprobe nbd"), "{said}");
+    let served = pool.serve(&[]);
+    let said = refused(&["attach", "--nbd", &pool.volume("v")]);
+    assert!(said.contains("modprobe nbd"), "{said}");
+    assert!(refused(&["detach", &pool.volume("v")]).contains("is not attached"));
+    assert_eq!(served.stop().0, 0);
+}
