@@ -122,7 +122,7 @@ fn a_virtual_machine_does_as_much_as_its_volume_may() {
     let target = format!("vhost-user:{sockets}/vm.sock");
     let load = ["bench", "--target", &target, "--bytes", "1m", "--queue-depth", "8", "--force"];
     let began = Instant::now();
-    done(&load);
+    assert_eq!(gemelo(&load).status, 0);
     // Of 256 writes, 20 are free.
     assert!(began.elapsed() >= Duration::from_millis(1100), "{:?}", began.elapsed());
     done(&["volume", "set", &volume, "--iops", "default", "--quota", "1m"]);

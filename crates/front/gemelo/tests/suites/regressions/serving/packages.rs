@@ -20,6 +20,7 @@ fn make_programs(directory: &Path) {
         ("systemd-sysusers", ""),
         ("systemd-tmpfiles", ""),
         ("systemctl", &ends),
+        ("udevadm", &ends),
         ("deb-systemd-invoke", &invokes),
     ] {
         let path = directory.join(name);
@@ -76,6 +77,9 @@ fn the_package_has_units_loaded_again_and_tells_when_that_fails() {
         assert!(output.status.success(), "the package is there all the same");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(said.contains("run systemctl daemon-reload"), is_loaded, "{script}: {said}");
+        let reads_rules = is_loaded && script == "postinst";
+        assert_eq!(calls.contains("udevadm control --reload\n"), reads_rules, "{calls}");
+        assert_eq!(said.contains("run udevadm control --reload"), reads_rules, "{said}");
     }
     let (_, calls) = run("postinst", &["configure"], 0);
     assert!(
