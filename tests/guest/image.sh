@@ -85,13 +85,13 @@ if [ ! -e "$lab/root.ext4" ]; then
     work=$(mktemp -d "$lab/work.XXXXXX")
     trap 'rm -rf "$work"' EXIT
     mmdebstrap --quiet --variant=minbase --mode=root --include="$(IFS=,; echo "${packages[*]}")" \
-        --aptopt='APT::Install-Recommends "false"' "${excluded[@]}" "$release" "$work/root" \
+        --aptopt='APT::Install-Recommends "false"' "${excluded[@]}" "$release" "$work/tree" \
         "${sources[@]}" >&2
-    prepare "$work/root"
-    cp "$work"/root/boot/vmlinuz-* "$lab/vmlinuz"
-    memory_disk "$work/root" "$work/initrd" >"$lab/initrd"
+    prepare "$work/tree"
+    cp "$work"/tree/boot/vmlinuz-* "$lab/vmlinuz"
+    memory_disk "$work/tree" "$work/initrd" >"$lab/initrd"
     truncate --size "$root_bytes" "$work/root.ext4"
-    mkfs.ext4 -q -E lazy_itable_init=0 -d "$work/root" "$work/root.ext4"
+    mkfs.ext4 -q -E lazy_itable_init=0 -d "$work/tree" "$work/root.ext4"
     mv "$work/root.ext4" "$lab/root.ext4"
 fi
 echo "$lab"
