@@ -83,6 +83,7 @@ if [ ! -e "$lab/root.ext4" ]; then
     done
     mkdir -p "$lab"
     work=$(mktemp -d "$lab/work.XXXXXX")
+    chmod 755 "$work"
     trap 'rm -rf "$work"' EXIT
     mmdebstrap --quiet --variant=minbase --mode=root --include="$(IFS=,; echo "${packages[*]}")" \
         --aptopt='APT::Install-Recommends "false"' "${excluded[@]}" "$release" "$work/tree" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes and checks an export of NBD while its unit restarts ten times. Each connection that breaks is
-made again, and its requests are sent again; what was flushed has to be there."""
+"""Writes and checks an export of NBD while its unit restarts ten times. Each connection that breaks
+is made again, and its request is sent again; what was flushed has to be there."""
 import random
 import subprocess
 import sys
@@ -40,33 +40,42 @@ def restart():
     over.set()
 
 
+def done(request):
+    """Sends a request until it is answered, over another connection if one breaks."""
+    global handle, breaks
+    while True:
+        try:
+            return request()
+        except nbd.Error:
+            breaks += 1
+            handle = connect()
+
+
+def check(block):
+    data = done(lambda: handle.pread(BLOCK, block * BLOCK))
+    known = [flushed.get(block)] + maybe.get(block, [])
+    good = [content(one) if one else bytes(BLOCK) for one in known]
+    assert data in good, f"block {block} has a content that nobody wrote last"
+
+
 chance = random.Random(1)
 threading.Thread(target=restart, daemon=True).start()
 number, breaks, handle, end = 0, 0, connect(), time.time() + 240
 while not over.is_set():
     assert time.time() < end, "the restarts take too long"
-    try:
-        block = chance.randrange(BLOCKS)
-        if chance.random() < 0.6:
-            number += 1
-            maybe.setdefault(block, []).append(number)
-            handle.pwrite(content(number), block * BLOCK)
-        elif chance.random() < 0.1:
-            handle.flush()
-            for block, numbers in maybe.items():
-                flushed[block] = numbers[-1]
-            maybe.clear()
-        else:
-            data = handle.pread(BLOCK, block * BLOCK)
-            known = [flushed.get(block)] + maybe.get(block, [])
-            good = [content(one) if one else bytes(BLOCK) for one in known]
-            assert data in good, f"block {block} has a content that nobody wrote"
-    except nbd.Error:
-        breaks += 1
-        handle = connect()
+    block, what = chance.randrange(BLOCKS), chance.random()
+    if what < 0.6:
+        number += 1
+        maybe.setdefault(block, []).append(number)
+        done(lambda: handle.pwrite(content(number), block * BLOCK))
+    elif what < 0.65:
+        done(lambda: handle.flush())
+        for changed, numbers in maybe.items():
+            flushed[changed] = numbers[-1]
+        maybe.clear()
+    else:
+        check(block)
 for block in range(BLOCKS):
-    known = [flushed.get(block)] + maybe.get(block, [])
-    data = handle.pread(BLOCK, block * BLOCK)
-    assert data in [content(one) if one else bytes(BLOCK) for one in known], f"block {block}"
+    check(block)
 print(f"{number} writes, {breaks} broken connections")
 assert breaks >= RESTARTS / 2, "the load did not meet the restarts"
