@@ -61,6 +61,8 @@ def check(block):
 chance = random.Random(1)
 threading.Thread(target=restart, daemon=True).start()
 number, breaks, handle, end = 0, 0, connect(), time.time() + 240
+done(lambda: handle.zero(BLOCK * BLOCKS, 0))
+done(lambda: handle.flush())
 while not over.is_set():
     assert time.time() < end, "the restarts take too long"
     block, what = chance.randrange(BLOCKS), chance.random()
