@@ -44,6 +44,7 @@ mod health;
 mod history;
 mod hosts;
 mod images;
+mod kept;
 mod killed;
 mod limits;
 mod members;
