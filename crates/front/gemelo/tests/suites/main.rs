@@ -70,6 +70,7 @@ mod serve_clients;
 mod served;
 mod settings;
 mod support;
+mod support_file;
 mod targets;
 mod tidy;
 mod trace;
