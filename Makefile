@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall deb demo test test-guest setup style lint units doctests \
+.PHONY: help build install uninstall deb release demo test test-guest setup style lint units doctests \
 	licences bench fuzz clean
 
 help: ## List these targets
@@ -25,6 +25,11 @@ uninstall: ## Remove what `make install` installed; pools stay
 
 deb: build ## Build a Debian package in target/debian
 	@scripts/deb.sh
+
+release: ## Make the artefacts of a release in target/release-VERSION, from what is committed
+	@scripts/setup.sh release
+	cargo fetch --locked
+	@scripts/release.sh
 
 demo: build ## Scan real data, run load with its distribution, scan what was written, compare
 	scripts/demo.sh

@@ -38,9 +38,13 @@ sed "s|@VERSION@|$version|; s|@DATE@|$date|" packaging/debian/changelog.in |
 # The newest symbol versions of the C library that the program asks for.
 glibc=$(readelf --version-info --wide "$tree/usr/bin/gemelo" |
     grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort --version-sort --unique | tail -n 1)
+# That of a release unwinds by itself.
+libgcc=
+! readelf --dynamic "$tree/usr/bin/gemelo" | grep --quiet 'NEEDED.*libgcc_s' || libgcc=', libgcc-s1'
 control="$tree/DEBIAN"
 install -d "$control"
-sed "s|@VERSION@|$version|; s|@GLIBC@|$glibc|; s|@ARCHITECTURE@|$(dpkg --print-architecture)|
+sed "s|@VERSION@|$version|; s|@GLIBC@|$glibc|; s|@LIBGCC@|$libgcc|
+    s|@ARCHITECTURE@|$(dpkg --print-architecture)|
     s|@KIB@|$(du -sk --apparent-size "$tree/usr" | cut -f 1)|" \
     packaging/debian/control.in >"$control/control"
 for script in postinst prerm postrm; do

@@ -4,7 +4,8 @@
 #   scripts/install.sh install|uninstall
 #
 # Variables: PREFIX (/usr/local), DESTDIR (empty), BINARY (target/release/gemelo),
-# ZSH_DIR (PREFIX/share/zsh/site-functions).
+# ZSH_DIR (PREFIX/share/zsh/site-functions), NOTICES (a file with the licences of the libraries, which
+# scripts/release.sh makes).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,6 +45,7 @@ install_all() {
     find ./*.md LICENSE-* docs examples contrib -type f | while read -r file; do
         install -D -m 644 "$file" "$documents/$file"
     done
+    [ -z "${NOTICES:-}" ] || install -m 644 "$NOTICES" "$documents/THIRD-PARTY.txt"
     if [ -z "${DESTDIR:-}" ] && [ -d /run/systemd/system ]; then
         echo "To use the units: systemd-sysusers && systemd-tmpfiles --create gemelo.conf &&" \
             "udevadm control --reload && systemctl daemon-reload"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sees to the tools that are needed: installs missing ones as root on Debian, else names them.
 #
-#   scripts/setup.sh [build|tests]     for building and the demo, or (the default) for the tests as well
+#   scripts/setup.sh [build|release|tests]   for building and the demo, for scripts/release.sh, or (the
+#                                            default) for building and the tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export DEBIAN_FRONTEND=noninteractive
@@ -12,12 +13,17 @@ build_tools=(cc:gcc)
 test_tools=(fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
     nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdfuse:libnbd-bin nbdkit:nbdkit
     promtool:prometheus zsh:zsh fish:fish lintian:lintian
+    rpmbuild:rpm rpm2cpio:rpm cpio:cpio
     qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86
     xz:xz-utils udevadm:udev busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux setpriv:util-linux
     chromium:chromium mkfs.btrfs:btrfs-progs duperemove:duperemove zfs-fuse:zfs-fuse systemd-analyze:systemd pgbench:postgresql pg_amcheck:postgresql initdb:postgresql
     ssh:openssh-client sshd:openssh-server ip:iproute2 tc:iproute2
     faketime:faketime
     ceph-mon:ceph-mon ceph-mgr:ceph-mgr ceph-osd:ceph-osd ceph:ceph-common rados:ceph-common)
+release_tools=(dpkg-deb:dpkg rpmbuild:rpm strip:binutils readelf:binutils python3:python3 tar:tar
+    gzip:gzip sha256sum:coreutils git:git)
+# Not in Debian: a linker that knows the symbols of older C libraries, and what calls it for Cargo.
+linker=(ziglang==0.15.2 cargo-zigbuild==0.24.1)
 # Not in Debian: the file system exerciser, from the registry of Rust programs.
 fsx=fsx@0.3.2
 # The kernel that tests boot as a guest: small, with ext4 built in, and since 6.12 with ublk and XFS.
@@ -79,12 +85,14 @@ fetch_guest_kernel() {
 }
 
 tools=("${build_tools[@]}")
-[ "$purpose" = build ] || tools+=("${test_tools[@]}")
+[ "$purpose" != release ] || tools+=("${release_tools[@]}")
+[ "$purpose" != tests ] || tools+=("${test_tools[@]}")
 missing=()
 for pair in "${tools[@]}"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
-[ "$purpose" = build ] || /usr/bin/python3 -c 'import nbd' 2>/dev/null || missing+=(python3-libnbd)
+[ "$purpose" != tests ] || /usr/bin/python3 -c 'import nbd' 2>/dev/null || missing+=(python3-libnbd)
+[ "$purpose" != release ] || python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 mapfile -t packages < <(printf '%s\n' "${missing[@]}" | sort -u | sed '/^$/d')
 
 if [ "${#packages[@]}" -gt 0 ]; then
@@ -98,6 +106,15 @@ if [ "${#packages[@]}" -gt 0 ]; then
     [ "${#others[@]}" -eq 0 ] || install "${others[@]}"
     if ! command -v qemu-system-x86_64 >/dev/null; then
         install qemu-system-x86 2>/dev/null || install_from_backports qemu-system-x86
+    fi
+fi
+
+if [ "$purpose" = release ]; then
+    directory="${CARGO_TARGET_DIR:-target}/release-tools"
+    if [ ! -x "$directory/bin/cargo-zigbuild" ]; then
+        echo "setup: installing ${linker[*]}"
+        python3 -m venv "$directory"
+        "$directory/bin/pip" install --quiet "${linker[@]}"
     fi
 fi
 

@@ -125,7 +125,12 @@ fn main() {
 
 fn measure(run: &Run) {
     let admin = connect(run);
-    let config = DomainConfig { block_bytes: 4096, depth: run.depth, fingerprint_id: [0; 16] };
+    let config = DomainConfig {
+        block_bytes: 4096,
+        depth: run.depth,
+        fingerprint_id: [0; 16],
+        unknown: gemelo_format::Features::NONE,
+    };
     config.create(admin.as_ref()).unwrap();
     let clock = SystemClock::new();
     let marks: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();

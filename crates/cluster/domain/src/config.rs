@@ -5,7 +5,7 @@ use crate::error::{DomainError, Result};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::shard::{MAX_DEPTH, Shard};
 use crate::shared::SharedSettings;
-use gemelo_format::is_block_size;
+use gemelo_format::{Features, is_block_size};
 use gemelo_objects::{Guard, ObjectError, Objects, Operation, Request, Update};
 
 /// The object with the settings.
@@ -24,6 +24,9 @@ pub struct DomainConfig {
     pub depth: u8,
     /// Identifies the fingerprint's kind and key without giving the key away.
     pub fingerprint_id: [u8; 16],
+    /// The features that this program does not know, of all values and ledgers of the domain. None
+    /// of a domain that was opened is incompatible.
+    pub unknown: Features,
 }
 
 impl DomainConfig {
@@ -93,6 +96,22 @@ impl DomainConfig {
         Ok(read(objects)?.filter(|(_, is_ready)| !is_ready).map(|(config, _)| config))
     }
 
+    /// Checks that this program knows all features without which it may not write to the domain.
+    ///
+    /// # Errors
+    /// Fails with the name of one that it does not know.
+    pub fn check_writable(&self) -> Result<()> {
+        match self.unknown.first_read_compatible() {
+            Some(what) => Err(DomainError::ReadableOnly { what }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the same of the domain in these objects. Nothing hinders where there is none.
+    pub(crate) fn check_writable_there(objects: &dyn Objects) -> Result<()> {
+        read(objects)?.map_or(Ok(()), |(config, _)| config.check_writable())
+    }
+
     /// Returns whether there is a domain, or one that is half made or half removed.
     pub(crate) fn is_there(objects: &dyn Objects) -> Result<bool> {
         Ok(read(objects)?.is_some())
@@ -127,7 +146,8 @@ impl DomainConfig {
 
     pub(crate) fn encode(&self, is_ready: bool) -> Vec<u8> {
         let writer = Writer::new(u8::from(is_ready)).u32(self.block_bytes);
-        writer.u32(u32::from(self.depth)).bytes(&self.fingerprint_id).finish(CONFIG_KEY)
+        let writer = writer.u32(u32::from(self.depth)).bytes(&self.fingerprint_id);
+        writer.bytes(&self.unknown.to_bytes()).finish(CONFIG_KEY)
     }
 
     pub(crate) fn decode(value: &[u8]) -> std::result::Result<(Self, bool), Reason> {
@@ -143,7 +163,9 @@ impl DomainConfig {
         }
         let depth = u8::try_from(reader.u32()?).ok().filter(|depth| *depth <= MAX_DEPTH);
         let depth = depth.ok_or("it has too many shards")?;
-        let config = Self { block_bytes, depth, fingerprint_id: reader.array()? };
+        let fingerprint_id = reader.array()?;
+        let unknown = Features::from_bytes(&reader.array()?).unwrap_or(Features::NONE);
+        let config = Self { block_bytes, depth, fingerprint_id, unknown };
         reader.finish()?;
         Ok((config, is_ready))
     }
@@ -156,7 +178,11 @@ fn read(objects: &dyn Objects) -> Result<Option<(DomainConfig, bool)>> {
     };
     let Some(value) = values.pop().flatten() else { return Ok(None) };
     let damaged = |reason| damaged(DOMAIN_OBJECT, CONFIG_KEY, reason);
-    DomainConfig::decode(&value).map(Some).map_err(damaged)
+    let (config, is_ready) = DomainConfig::decode(&value).map_err(damaged)?;
+    match config.unknown.first_incompatible() {
+        Some(what) => Err(DomainError::Unknown { what }),
+        None => Ok(Some((config, is_ready))),
+    }
 }
 
 /// Returns the error about a damaged value.

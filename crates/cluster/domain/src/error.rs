@@ -28,6 +28,23 @@ pub enum DomainError {
         /// The rule that the value breaks.
         reason: &'static str,
     },
+    /// The domain has a feature that this program is too old for.
+    #[kind(BadInput, remedy = UseNewer)]
+    #[error("the domain has {what}, which this version of gemelo does not know")]
+    Unknown {
+        /// The feature.
+        what: String,
+    },
+    /// The domain has a feature for which this program can only read it.
+    #[kind(BadInput, remedy = UseNewer)]
+    #[error(
+        "the domain has {what}, which this version of gemelo does not know: it can be read, not \
+         changed"
+    )]
+    ReadableOnly {
+        /// The feature.
+        what: String,
+    },
     /// The namespace holds no domain.
     #[kind(BadInput)]
     #[error("there is no domain here: create it with 'gemelo domain create'")]

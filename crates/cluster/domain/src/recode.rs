@@ -50,8 +50,9 @@ mod tests {
         let (least, most) = (&0_u64.to_le_bytes()[..], &(1_u64 << 62).to_le_bytes()[..]);
         assert_eq!(refusal("header", 1, &[least, least]), None);
         let one = &1_u32.to_le_bytes()[..];
-        let config =
-            |bytes: u32, tag| refusal("config", tag, &[&bytes.to_le_bytes(), one, &[7; 16]]);
+        let config = |bytes: u32, tag| {
+            refusal("config", tag, &[&bytes.to_le_bytes(), one, &[7; 16], &[0; 24]])
+        };
         assert_eq!((config(4096, 1), config(4096, 0)), (None, None));
         let refused = [
             refusal("header", 1, &[most, least]),

@@ -24,6 +24,7 @@ pub fn remove_domain(objects: &dyn Objects) -> Result<u64> {
     if !DomainConfig::is_there(objects)? {
         return Err(DomainError::NoDomain);
     }
+    DomainConfig::check_writable_there(objects)?;
     let members = Members::new(objects);
     members.close()?;
     if let Err(error) = expect_none(objects, &members) {
@@ -78,8 +79,12 @@ mod tests {
     use crate::members::NewMember;
     use gemelo_objects::simulated::{Faults, World};
 
-    const CONFIG: DomainConfig =
-        DomainConfig { block_bytes: 4096, depth: 3, fingerprint_id: [7; 16] };
+    const CONFIG: DomainConfig = DomainConfig {
+        block_bytes: 4096,
+        depth: 3,
+        fingerprint_id: [7; 16],
+        unknown: gemelo_format::Features::NONE,
+    };
 
     #[test]
     fn a_domain_goes_when_its_last_member_has_gone() {

@@ -103,7 +103,12 @@ fn a_domain_on_ceph_survives_a_take_over() {
     let Some(ceph) = Ceph::start() else { return };
     let connect = || Arc::new(ceph.connect("gemelo", "domain", Duration::from_secs(20)).unwrap());
     let (one, two) = (connect(), connect());
-    let config = DomainConfig { block_bytes: 4096, depth: 4, fingerprint_id: [1; 16] };
+    let config = DomainConfig {
+        block_bytes: 4096,
+        depth: 4,
+        fingerprint_id: [1; 16],
+        unknown: gemelo_format::Features::NONE,
+    };
     config.create(one.as_ref()).unwrap();
     let members = Members::new(one.as_ref());
     let home = members.add(&NewMember { name: "home", token: 1 }).unwrap();

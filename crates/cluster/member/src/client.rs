@@ -122,7 +122,12 @@ impl NewDomain {
         let shared = SharedSettings { fingerprint, key, data_pool };
         let fingerprint_id = shared.fingerprint_id();
         let (block_bytes, depth) = (self.block_bytes, self.depth);
-        let config = DomainConfig { block_bytes, depth, fingerprint_id };
+        let config = DomainConfig {
+            block_bytes,
+            depth,
+            fingerprint_id,
+            unknown: gemelo_format::Features::NONE,
+        };
         Ok(config.create_shared(index, &shared)?)
     }
 }
@@ -219,6 +224,7 @@ impl DomainClient {
     /// # Errors
     /// Fails if the name is too long, or if the store fails.
     pub fn register(&self, name: &str) -> Result<MemberId> {
+        self.config.check_writable()?;
         let members = Members::new(&*self.index);
         match members.find(name) {
             Err(DomainError::NoMember { .. }) => {}

@@ -126,6 +126,7 @@ impl Service {
         if client.is_spent() {
             return Err(Ended::Fenced.into());
         }
+        client.config().check_writable()?;
         let members = Members::new(&*client.index);
         let member = members.find(name)?;
         let fences = Task::new("fences", Arc::clone(clock));

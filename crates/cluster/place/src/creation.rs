@@ -117,6 +117,7 @@ impl MemberPlace {
             | Err(
                 FormatError::Damaged { .. }
                 | FormatError::LostHeads { .. }
+                | FormatError::ReadableOnly { .. }
                 | FormatError::Unknown { .. },
             ) => MemberError::PoolExists { name },
             Err(FormatError::NotAPool { .. } | FormatError::Io { .. }) => {

@@ -67,6 +67,7 @@ impl DomainCheck {
     /// Fails if another process serves a member, if a member is lost, or the pool of one whose
     /// ledger is damaged, so that its references are not known, or if the store fails.
     pub fn repair(client: &Arc<DomainClient>, lease: Duration) -> Result<(Self, Repaired)> {
+        client.config().check_writable().map_err(MemberError::from)?;
         let mut services = Vec::new();
         take_all(client, lease, &mut services)?;
         let members = Members::new(client.index());

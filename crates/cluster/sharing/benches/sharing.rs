@@ -164,7 +164,12 @@ impl Member {
 
 fn main() {
     let world = World::new(1, Faults { min_delay_ns: 0, max_delay_ns: 0, ..Faults::NONE });
-    let config = DomainConfig { block_bytes: BLOCK as u32, depth: 4, fingerprint_id: [0; 16] };
+    let config = DomainConfig {
+        block_bytes: BLOCK as u32,
+        depth: 4,
+        fingerprint_id: [0; 16],
+        unknown: gemelo_format::Features::NONE,
+    };
     config.create(&world.client()).unwrap();
     let [one, two] = [1, 2].map(|number| Member::new(&world, config, number));
     for (member, what) in [(&one, "published"), (&two, "shared")] {

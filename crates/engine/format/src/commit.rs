@@ -188,6 +188,7 @@ mod tests {
             header_copy: None,
             store: crate::StoreKind::Plain,
             words: crate::WordForm::Narrow,
+            unknown: crate::Features::NONE,
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],

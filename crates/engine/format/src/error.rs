@@ -33,6 +33,16 @@ pub enum FormatError {
         /// The version or the feature.
         what: String,
     },
+    /// The disks hold a pool that this program can read, and is too old to change.
+    #[kind(BadInput)]
+    #[error(
+        "the pool has {what}, which this version of gemelo does not know: it can be read, not \
+         changed"
+    )]
+    ReadableOnly {
+        /// The feature.
+        what: String,
+    },
     /// A disk has lost all heads that tell the kind of its pool, so that nothing can be checked or
     /// repaired.
     #[kind(Damaged)]

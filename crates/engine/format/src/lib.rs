@@ -13,6 +13,7 @@ mod counts;
 mod disks;
 mod each_policy;
 mod error;
+mod features;
 mod fingerprint;
 mod hash_many;
 mod journal;
@@ -35,6 +36,7 @@ pub use commit::{
 pub use counts::{COUNT_PAGE_PBNS, CountAt, MANY, counted_pbns};
 pub use disks::DiskRole;
 pub use error::FormatError;
+pub use features::Features;
 pub use fingerprint::Fingerprinter;
 pub use journal::{
     AtLoss, GivenUp, LastCommit, LostHistory, ReplayOptions, Replayed, ReplayedCommit,

@@ -209,6 +209,7 @@ mod tests {
             header_copy: None,
             store: StoreKind::Plain,
             words: WordForm::Narrow,
+            unknown: crate::Features::NONE,
         }
     }
 

@@ -4,6 +4,7 @@ use super::codec::Reader;
 use super::regions::{COPIES, HeadPage, Reading, Regions, head_offsets, read_copies};
 use super::{PAGE_BYTES, Page};
 use crate::error::{FormatError, Result};
+use crate::features::Features;
 use crate::packed::{Compression, MAX_PACKED_BLOCK_BYTES, StoreKind};
 use crate::types::{FingerprintKind, Pbn, WordForm};
 use gemelo_disk::Disk;
@@ -22,10 +23,10 @@ const DATA_HEADER_BYTES: usize = 32;
 
 /// The version of the format.
 const VERSION: u32 = 1;
-/// The feature of a pool whose map words are [`WordForm::Wide`].
+/// The incompatible feature of a pool whose map words are [`WordForm::Wide`].
 const WIDE: u64 = 1;
-/// The features that this program knows, by their bits in the superblock.
-const KNOWN_FEATURES: u64 = WIDE;
+/// The features that this program knows.
+const KNOWN: Features = Features { incompatible: WIDE, read_compatible: 0, compatible: 0 };
 
 /// Identity and shape of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct Superblock {
     pub store: StoreKind,
     /// The form of the words of maps.
     pub words: WordForm,
+    /// The features that this program does not know. None of a pool that was read is incompatible.
+    pub unknown: Features,
 }
 
 impl Superblock {
@@ -65,12 +68,27 @@ impl Superblock {
         let (fingerprint, store) = (self.fingerprint.byte(), self.store.byte());
         bytes.extend_from_slice(&[fingerprint, store, algorithm, level, 0, 0, 0, 0]);
         bytes.extend_from_slice(&self.ring_pages.to_le_bytes());
-        let features = if self.words == WordForm::Wide { WIDE } else { 0 };
-        bytes.extend_from_slice(&features.to_le_bytes());
+        bytes.extend_from_slice(&self.features().to_bytes());
         bytes.extend_from_slice(&self.header_copy.map_or(0, Pbn::number).to_le_bytes());
         bytes.resize(CHECKSUM_AT, 0);
         bytes.extend_from_slice(&XxHash3_64::oneshot(&bytes).to_le_bytes());
         page_of(&bytes)
+    }
+
+    fn features(&self) -> Features {
+        let wide = if self.words == WordForm::Wide { WIDE } else { 0 };
+        Features { incompatible: wide | self.unknown.incompatible, ..self.unknown }
+    }
+
+    /// Checks that this program knows all features without which it may not write to the pool.
+    ///
+    /// # Errors
+    /// Fails with the name of one that it does not know.
+    pub fn check_writable(&self) -> Result<()> {
+        match self.unknown.first_read_compatible() {
+            Some(what) => Err(FormatError::ReadableOnly { what }),
+            None => Ok(()),
+        }
     }
 
     /// Blocks of the data store that hold no content: its header, and the copy of it.
@@ -122,11 +140,10 @@ impl Superblock {
         let key = reader.array()?;
         let [fingerprint, store, algorithm, level, ..] = reader.array::<8>()?;
         let ring_pages = reader.u64()?;
-        let features = reader.u64()?;
+        let features = Features::from_bytes(&reader.array()?)?;
         let header_copy = reader.u64()?;
-        let unknown = features & !KNOWN_FEATURES;
-        if unknown != 0 {
-            let what = format!("feature {}", unknown.trailing_zeros());
+        let unknown = features.without(KNOWN);
+        if let Some(what) = unknown.first_incompatible() {
             return Some(Err(FormatError::Unknown { what }));
         }
         let compression = Compression::from_bytes([algorithm, level])?;
@@ -139,7 +156,8 @@ impl Superblock {
             }
         };
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
-        let words = if features & WIDE == 0 { WordForm::Narrow } else { WordForm::Wide };
+        let words =
+            if features.incompatible & WIDE == 0 { WordForm::Narrow } else { WordForm::Wide };
         let is_packed = store != StoreKind::Plain;
         // It is the number of a block in a store of either kind.
         let header_copy = match header_copy {
@@ -158,6 +176,7 @@ impl Superblock {
             header_copy,
             store,
             words,
+            unknown,
         }))
     }
 }
@@ -234,6 +253,7 @@ mod tests {
             header_copy: Pbn::new(7),
             store: StoreKind::Packed(Compression::Zstd(3)),
             words: WordForm::Narrow,
+            unknown: Features::NONE,
         }
     }
 
@@ -252,8 +272,8 @@ mod tests {
         assert!(read_changed(0, b"X").is_none());
         let plain = read_changed(65, &[0, 0, 0]).unwrap().unwrap();
         assert_eq!((plain.store, plain.words), (StoreKind::Plain, WordForm::Narrow));
-        let wide = read_changed(65, &[0; 15]).unwrap();
-        assert!(wide.is_err(), "a journal has at least a page");
+        let none = read_changed(72, &[0; 8]).unwrap();
+        assert!(none.is_err(), "a journal has at least a page");
     }
 
     #[test]
@@ -269,13 +289,25 @@ mod tests {
     fn what_this_program_does_not_know_is_refused_by_name() {
         let refused = |at, bytes: &[u8]| read_changed(at, bytes).unwrap().unwrap_err().to_string();
         assert!(refused(8, &[9]).contains("format version 9"));
-        assert!(refused(80, &[0b100_0000]).contains("feature 6"));
-        assert!(refused(87, &[0x80]).contains("feature 63"));
+        assert!(refused(80, &[0b100_0000]).contains("the incompatible feature 6"));
+        assert!(refused(87, &[0x80]).contains("the incompatible feature 63"));
         assert!(refused(64, &[77]).contains("out of bounds"));
         assert!(refused(65, &[7]).contains("data stores of kind 7"));
         assert!(refused(66, &[7]).contains("out of bounds"));
         assert!(refused(67, &[20]).contains("out of bounds"));
         assert!(refused(80, &[1]).contains("out of bounds"), "a packed store with wide words");
-        assert!(refused(88 + 3, &[0x20]).contains("out of bounds"), "a copy of block 0 too far");
+        assert!(refused(104 + 3, &[0x20]).contains("out of bounds"), "a copy of block 0 too far");
+    }
+
+    #[test]
+    fn unknown_features_that_let_a_pool_be_read_are_kept() {
+        let changed = read_changed(88, &[0b1000]).unwrap().unwrap();
+        let said = changed.check_writable().unwrap_err().to_string();
+        assert!(said.contains("the read-compatible feature 3"), "{said}");
+        assert_eq!(changed.encode()[88], 0b1000);
+        let changed = read_changed(103, &[0x80]).unwrap().unwrap();
+        assert!(changed.check_writable().is_ok());
+        assert_eq!(changed.encode()[103], 0x80);
+        assert_eq!(Superblock { unknown: Features::NONE, ..changed }, superblock());
     }
 }

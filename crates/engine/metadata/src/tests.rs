@@ -38,6 +38,7 @@ pub(crate) fn superblock() -> Superblock {
         header_copy: None,
         store: gemelo_format::StoreKind::Plain,
         words: WordForm::Narrow,
+        unknown: gemelo_format::Features::NONE,
     }
 }
 

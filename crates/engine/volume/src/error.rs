@@ -48,6 +48,16 @@ pub enum VolumeError {
         /// The version or the feature.
         what: String,
     },
+    /// The disks hold a pool that this program can read, and is too old to change.
+    #[kind(BadInput, remedy = UseNewer)]
+    #[error(
+        "the pool has {what}, which this version of gemelo does not know: it can be read, not \
+         changed"
+    )]
+    ReadableOnly {
+        /// The feature.
+        what: String,
+    },
     /// Another process has the pool open.
     #[kind(InUse)]
     #[error("the pool is in use by {holder}")]
@@ -351,7 +361,7 @@ impl VolumeError {
             Self::Quota { .. } => {
                 DeviceError::Io(io::Error::new(io::ErrorKind::QuotaExceeded, self.to_string()))
             }
-            Self::ReadOnly => DeviceError::ReadOnly,
+            Self::ReadOnly | Self::ReadableOnly { .. } => DeviceError::ReadOnly,
             Self::DamagedBlock { lbn } => DeviceError::Damaged { offset: lbn * block_bytes },
             Self::Io { source, .. } => {
                 DeviceError::Io(io::Error::new(source.kind(), self.with_source()))
@@ -385,6 +395,7 @@ impl From<FormatError> for VolumeError {
             FormatError::Io { disk, action, source } => Self::io(disk, action)(source),
             FormatError::NotAPool { why } => Self::NotAPool { why },
             FormatError::Unknown { what } => Self::Unknown { what },
+            FormatError::ReadableOnly { what } => Self::ReadableOnly { what },
             FormatError::LostHeads { what } => Self::LostHeads { what },
             FormatError::Damaged { what } => Self::Damaged { what },
         }

@@ -222,6 +222,7 @@ mod tests {
     fn journal() -> Journal {
         let superblock = Superblock {
             words: gemelo_format::WordForm::Narrow,
+            unknown: gemelo_format::Features::NONE,
             header_copy: None,
             store: gemelo_format::StoreKind::Plain,
             block_bytes: 4096,

@@ -24,6 +24,7 @@ fn superblock() -> Superblock {
         fingerprint: FingerprintKind::Blake3,
         ring_pages: 8,
         words: gemelo_format::WordForm::Narrow,
+        unknown: gemelo_format::Features::NONE,
         header_copy: None,
         store: StoreKind::Packed(Compression::Lz4),
     }

@@ -58,6 +58,7 @@ pub(crate) fn report_on<V>(
         server,
         holder_process_id: None,
         damage: damage_of(pool),
+        unknown_feature: pool.unknown_feature().map(str::to_owned),
         damaged_blocks: pool.damaged_blocks(),
         scrub: ScrubStat::default(),
         sharing: None,

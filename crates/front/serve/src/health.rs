@@ -87,6 +87,11 @@ impl Health {
             let action = format!("{COPY_AWAY}; then end it, and run 'gemelo pool check'");
             return trouble(HealthState::ReadOnly, "stopped", action);
         }
+        if report.unknown_feature.is_some() {
+            let action = "use the version of gemelo that the pool was last changed with, or a newer \
+                          one";
+            return trouble(HealthState::ReadOnly, "feature", action.to_owned());
+        }
         if let Some(task) = report.tasks.iter().find(|task| task.failure.is_some()) {
             return trouble(HealthState::Degraded, &task.name, of_task(task));
         }

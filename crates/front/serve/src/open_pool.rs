@@ -128,6 +128,11 @@ impl OpenPool {
         self.pool().is_read_only()
     }
 
+    /// Returns the feature that keeps the pool read-only.
+    pub(crate) fn unknown_feature(&self) -> Option<&str> {
+        self.pool().unknown_feature()
+    }
+
     /// Returns a warning for each damage that was found when the pool was opened.
     pub(crate) fn damage(&self) -> Vec<String> {
         damage_at_opening(self.pool())

@@ -33,6 +33,9 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     /// Damage of the metadata that was found when the pool was opened or since then, one text for
     /// each place.
     pub damage: Vec<String>,
+    /// The feature of the pool that this program does not know, and for which it only reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_feature: Option<String>,
     /// Damaged blocks that were found since then and are still in use.
     #[serde(default)]
     pub damaged_blocks: Vec<DamagedBlock>,
@@ -191,6 +194,7 @@ pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -
 /// Returns the warnings that follow from the figures.
 pub(crate) fn warnings<V>(report: &StatReport<V>, thresholds: &Thresholds) -> Vec<String> {
     let mut warnings = report.damage.clone();
+    warnings.extend(report.unknown_feature.as_deref().map(feature_warning));
     warnings.extend(report.pool.stopped.as_deref().map(stop_warning));
     if let Some(reached) = thresholds.reached(report.used_share) {
         warnings.push(space_warning(report, reached));
@@ -205,6 +209,11 @@ pub(crate) fn warnings<V>(report: &StatReport<V>, thresholds: &Thresholds) -> Ve
     }
     warnings.extend(report.tasks.iter().filter_map(TaskStat::warning));
     warnings
+}
+
+/// Returns the warning that the pool is read-only for a feature.
+pub(crate) fn feature_warning(what: &str) -> String {
+    format!("the pool has {what}, which this version of gemelo does not know: it is read-only")
 }
 
 /// Returns the warning that the pool has stopped.

@@ -7,6 +7,7 @@ use crate::exports::VolumeExports;
 use crate::failure::RequestFailure;
 use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
 use crate::open_pool::{OpenError, OpenPool};
+use crate::report::feature_warning;
 use crate::settings::Values;
 use crate::{open_files, patience, schedule, scrub_thread, systemd, watch};
 use gemelo_base::Remedy;
@@ -232,7 +233,9 @@ fn open(
     for damage in pool.damage() {
         monitor.warn(&damage);
     }
-    if pool.is_read_only() && !options.read_only {
+    if let Some(what) = pool.unknown_feature() {
+        monitor.warn(&feature_warning(what));
+    } else if pool.is_read_only() && !options.read_only {
         monitor.warn(
             "the pool is damaged and served read-only: stop, and repair it with `pool check --repair`",
         );

@@ -271,7 +271,12 @@ fn removing_a_letter_leaves_a_newer_one_about_the_same_content() {
 fn a_domain_is_created_once_and_a_broken_creation_is_continued() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let config = DomainConfig { block_bytes: 4096, depth: 10, fingerprint_id: [1; 16] };
+    let config = DomainConfig {
+        block_bytes: 4096,
+        depth: 10,
+        fingerprint_id: [1; 16],
+        unknown: gemelo_format::Features::NONE,
+    };
     assert!(matches!(DomainConfig::open(&client), Err(DomainError::NoDomain)));
     let too_deep = DomainConfig { depth: 25, ..config };
     assert!(matches!(too_deep.create(&client), Err(DomainError::Invalid { .. })));

@@ -69,7 +69,12 @@ impl Domain {
     fn new(depth: u8) -> Self {
         let world = World::new(1, Faults::NONE);
         let client = world.client();
-        let config = DomainConfig { block_bytes: 4096, depth, fingerprint_id: [1; 16] };
+        let config = DomainConfig {
+            block_bytes: 4096,
+            depth,
+            fingerprint_id: [1; 16],
+            unknown: gemelo_format::Features::NONE,
+        };
         config.create(&client).unwrap();
         Self { client, config }
     }

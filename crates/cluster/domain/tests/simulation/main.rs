@@ -72,7 +72,12 @@ fn references_and_counts_agree_after_any_faults() {
 fn run(seed: u64, tally: &Tally) {
     let world = World::new(seed, Faults::NONE);
     let admin = world.client();
-    let config = DomainConfig { block_bytes: 4096, depth: 1, fingerprint_id: [7; 16] };
+    let config = DomainConfig {
+        block_bytes: 4096,
+        depth: 1,
+        fingerprint_id: [7; 16],
+        unknown: gemelo_format::Features::NONE,
+    };
     config.create(&admin).unwrap();
     let members = Members::new(&admin);
     for number in 1..=MEMBERS {

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod features;
 mod lengths;
 mod serving;
 

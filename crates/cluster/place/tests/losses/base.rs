@@ -121,7 +121,7 @@ impl Process {
         MemberPlace::new(uri).with_lease(LEASE).with_client(Arc::clone(&self.client))
     }
 
-    fn create(&self, name: &str, compression: Option<Compression>, journal_bytes: u64) {
+    pub(crate) fn create(&self, name: &str, compression: Option<Compression>, journal_bytes: u64) {
         let journal_bytes = Some(journal_bytes);
         let options = PoolOptions {
             capacity_bytes: CAPACITY,
@@ -149,7 +149,7 @@ impl Process {
         PoolPlace::Member(Box::new(self.place(name))).open(used, tuning, clock)
     }
 
-    fn serve(&self, name: &str) -> PlacedPool {
+    pub(crate) fn serve(&self, name: &str) -> PlacedPool {
         self.open(name, Use::Hold, false).unwrap()
     }
 }
@@ -206,7 +206,7 @@ pub(crate) struct Base {
 }
 
 /// Creates a volume, and writes contents with these numbers.
-fn fill(
+pub(crate) fn fill(
     images: &mut Images,
     placed: &PlacedPool,
     (member, volume): (&'static str, &'static str),

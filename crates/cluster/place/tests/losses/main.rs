@@ -22,6 +22,7 @@ mod case;
 mod faults;
 mod forged;
 mod in_tenure;
+mod kept;
 mod matrix;
 mod on_ceph;
 mod snapshot;

@@ -11,7 +11,12 @@ pub(crate) fn create(client: &Client, members: u32) {
     let fingerprint = FingerprintKind::Blake3;
     let shared = SharedSettings { fingerprint, key: KEY, data_pool: None };
     let fingerprint_id = shared.fingerprint_id();
-    let config = DomainConfig { block_bytes: crate::BLOCK as u32, depth: 1, fingerprint_id };
+    let config = DomainConfig {
+        block_bytes: crate::BLOCK as u32,
+        depth: 1,
+        fingerprint_id,
+        unknown: gemelo_format::Features::NONE,
+    };
     config.create_shared(client, &shared).unwrap();
     for number in 1..=members {
         let new = NewMember { name: &name_of(MemberId(number)), token: u64::from(number) };

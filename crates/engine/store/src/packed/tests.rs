@@ -17,6 +17,7 @@ pub(crate) fn superblock(block_bytes: u32) -> Superblock {
         ring_pages: 8,
         header_copy: None,
         words: gemelo_format::WordForm::Narrow,
+        unknown: gemelo_format::Features::NONE,
         store: StoreKind::Packed(Compression::Lz4),
     }
 }

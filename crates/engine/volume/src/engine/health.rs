@@ -4,7 +4,7 @@
 use super::locks::{OrderedMutex, Rank};
 use crate::error::{Result, StopReason, VolumeError};
 use gemelo_base::panics::{self, Panicked};
-use gemelo_format::DiskRole;
+use gemelo_format::{DiskRole, Superblock};
 use gemelo_metadata::FoundDamage;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +13,8 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(crate) struct Health {
     is_read_only: bool,
+    /// The feature that this program does not know, and without which it may not write.
+    unknown_feature: Option<String>,
     stopped: OnceLock<StopReason>,
     damage: FoundDamage,
 }
@@ -21,7 +23,17 @@ impl Health {
     /// Makes the health of a pool whose backend notes damage there.
     pub(crate) fn new(is_read_only: bool, damage: FoundDamage) -> Self {
         panics::note_places();
-        Self { is_read_only, stopped: OnceLock::new(), damage }
+        Self { is_read_only, unknown_feature: None, stopped: OnceLock::new(), damage }
+    }
+
+    /// Takes from the superblock the feature that keeps this program from writing.
+    pub(crate) fn of(self, superblock: &Superblock) -> Self {
+        Self { unknown_feature: superblock.unknown.first_read_compatible(), ..self }
+    }
+
+    /// The feature of the pool that keeps this program from writing.
+    pub(crate) fn unknown_feature(&self) -> Option<&str> {
+        self.unknown_feature.as_deref()
     }
 
     /// Returns whether the pool was opened for reading only.
@@ -57,7 +69,10 @@ impl Health {
     /// found can still be made durable: the journal needs no other metadata.
     pub(crate) fn check_running(&self) -> Result<()> {
         if self.is_read_only {
-            return Err(VolumeError::ReadOnly);
+            let what = self.unknown_feature.clone();
+            return Err(
+                what.map_or(VolumeError::ReadOnly, |what| VolumeError::ReadableOnly { what })
+            );
         }
         match self.is_stopped() {
             false => Ok(()),

@@ -264,6 +264,7 @@ impl Pool {
             header_copy: options.header_copy(),
             store: options.store(),
             words: options.words(),
+            unknown: gemelo_format::Features::NONE,
         };
         let store = disks.store(&superblock);
         store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;

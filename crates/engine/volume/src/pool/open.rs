@@ -22,8 +22,8 @@ const MAX_INDEX_NS: u64 = 2_000_000_000;
 const FIRST_COMMIT: u64 = 1;
 
 impl Pool {
-    /// Opens the pool on two disks. Where a part of the metadata is lost, the pool is open for
-    /// reading only.
+    /// Opens the pool on two disks. Where a part of the metadata is lost, or where the pool has a
+    /// feature that a writer has to know, the pool is open for reading only.
     ///
     /// # Errors
     /// Fails if the disks hold no pool, or if the pool is too damaged to be served.
@@ -61,7 +61,7 @@ impl Pool {
         if next_commit > FIRST_COMMIT {
             space.blocks_mut().note_used_before();
         }
-        let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
+        let is_read_only = tuning.read_only || is_kept(&superblock, &damage, is_salvaged);
         let tuning = Tuning { read_only: is_read_only, ..tuning };
         let free_veto = disks.free_veto();
         let mut unwritten = Vec::new();
@@ -81,7 +81,7 @@ impl Pool {
             free_veto.opened(&|each| space.each_used(each), &|pbn| space.is_used(pbn))
         };
         let held = asked.map(opened).unwrap_or_default();
-        let health = Arc::new(Health::new(is_read_only, found_damage));
+        let health = Arc::new(Health::new(is_read_only, found_damage).of(&superblock));
         assert!(space.blocks().blocks() == data_blocks, "the space is that of the data store");
         let place = (&disks, store, data_blocks);
         let (contents, remembered) =
@@ -112,6 +112,12 @@ impl Pool {
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
         Ok(Self { engine, workers: Mutex::new(workers), damage, disks })
     }
+}
+
+/// Returns whether nothing may be written to a pool, which has lost metadata or has a feature that
+/// this program does not know.
+fn is_kept(superblock: &Superblock, damage: &Damage, is_salvaged: bool) -> bool {
+    !damage.lost.is_empty() && !is_salvaged || superblock.check_writable().is_err()
 }
 
 /// Returns the space of the data disk, with the blocks that are in use.

@@ -47,6 +47,13 @@ impl Pool {
         self.engine.health.is_read_only()
     }
 
+    /// Returns the name of the feature of the pool that this program does not know, if it keeps the
+    /// pool open for reading only.
+    #[must_use]
+    pub fn unknown_feature(&self) -> Option<&str> {
+        self.engine.health.unknown_feature()
+    }
+
     /// Ends all changes, because a thread that works on the pool panicked.
     pub fn stop_by_panic(&self, panicked: Panicked) {
         self.engine.health.stop_by_panic(panicked);
@@ -366,7 +373,7 @@ impl Pool {
                     other => other,
                 }
             }
-            Err(VolumeError::ReadOnly) => Ok(()),
+            Err(VolumeError::ReadOnly | VolumeError::ReadableOnly { .. }) => Ok(()),
             // What was acknowledged before damage was found is made durable.
             Err(error) => self.engine.log.flush().and(Err(error)),
         }

@@ -78,7 +78,9 @@ impl PoolRemoval {
         };
         let metadata = removal.open(METADATA)?;
         let superblock = match &metadata {
-            Some(disk) => read_superblock(&**disk, &mut Vec::new()).map_err(VolumeError::from),
+            Some(disk) => read_superblock(&**disk, &mut Vec::new())
+                .and_then(|superblock| superblock.check_writable().map(|()| superblock))
+                .map_err(VolumeError::from),
             None => Err(VolumeError::NotAPool { why: "the directory has no metadata" }),
         };
         // A removal that was killed may have wiped the superblock already.

@@ -55,6 +55,7 @@ pub fn repair_within(
 ) -> Result<RepairPlan> {
     let tuning = tuning_within(memory_bytes);
     let mut recovered = recover(disks, Some(options.choice), &tuning)?;
+    recovered.superblock.check_writable()?;
     check_header_copy(&recovered)?;
     let mut judge = Judge::new(&recovered, disks.copies())?;
     let extent = Extent { data: options.data, memory_bytes };
@@ -127,6 +128,7 @@ pub fn repair_outlook_within(
     let tuning = tuning_within(memory_bytes);
     let salvage = |choice| {
         let recovered = recover(disks, Some(choice), &tuning)?;
+        recovered.superblock.check_writable()?;
         check_header_copy(&recovered).map(|()| recovered)
     };
     let extent = Extent { data, memory_bytes };

@@ -35,7 +35,6 @@ mod free_veto;
 mod full_fs;
 mod heal;
 mod journal_data;
-mod kept;
 mod layout;
 mod layout_races;
 mod lost_commit;

@@ -3,7 +3,8 @@
 
 use super::volume;
 use super::{
-    bench, campaign, compare, distribution, domain, filebench, pool, replay, scan, settings, trace,
+    bench, campaign, compare, distribution, domain, filebench, pool, replay, scan, settings,
+    support, trace,
 };
 use crate::kind::Described;
 
@@ -258,6 +259,10 @@ pub static COMMANDS: &[ListedCommand] = &[
     command("campaign ls"),
     command("campaign clean"),
     command("campaign report"),
+    command("support")
+        .makes(&[support::DESCRIBED])
+        .reads(&[format("INPUT --json OUTPUT")])
+        .on_pools(&["POOL"]),
     command("completions"),
     command("manual"),
     command("schema"),

@@ -23,6 +23,7 @@ mod schema;
 mod serve;
 pub mod settings;
 mod suite;
+mod support;
 pub(crate) mod trace;
 mod verify;
 mod volume;
@@ -139,6 +140,7 @@ enum Command {
     GuardDevices(attach::Guard),
     #[command(hide = true)]
     Host(host::Arguments),
+    Support(support::Arguments),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
     Schema(schema::Arguments),
@@ -168,6 +170,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outc
         Command::Detach(arguments) => attach::detach(&arguments, context),
         Command::GuardDevices(arguments) => attach::guard(&arguments, context),
         Command::Host(arguments) => host::run(&arguments, context),
+        Command::Support(arguments) => support::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Manual(arguments) => manual::run(&arguments, context),
         Command::Schema(arguments) => schema::run(&arguments, context),

@@ -187,6 +187,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("domain stat", &["gemelo domain stat rados:rbd/vms"]),
     ("domain rm", &["gemelo domain rm rados:rbd/vms"]),
     ("domain check", &["gemelo domain check rados:rbd/vms"]),
+    ("support", &["gemelo support /var/lib/gemelo/vms --json vms-support.json"]),
     ("completions", &["source <(gemelo completions bash)"]),
     ("manual", &["gemelo manual /usr/local/share/man/man1"]),
     ("schema", &["gemelo schema bench"]),

@@ -10,7 +10,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &["generate", "bench", "suite", "replay", "filebench", "dedisbench", "verify", "log"],
     ),
     ("Commands to compare", &["compare", "campaign", "report"]),
-    ("Commands to store", &["pool", "volume", "serve", "attach", "detach", "domain"]),
+    ("Commands to store", &["pool", "volume", "serve", "attach", "detach", "domain", "support"]),
     ("Commands for the program itself", &["completions", "manual", "schema", "help"]),
 ];
 

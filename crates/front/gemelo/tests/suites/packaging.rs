@@ -230,6 +230,80 @@ fn the_debian_package_installs_and_leaves_pools_alone() {
     install_and_purge(&package, &directory.path().join("root"));
 }
 
+/// Makes a release of the program of the tests.
+fn release(directory: &Path) -> Vec<PathBuf> {
+    let mut script = Command::new(root().join("scripts/release.sh"));
+    script.arg(directory).env("BINARY", PROGRAM).env("LEVEL", "1");
+    script.env("SOURCE_DATE_EPOCH", "1700000000");
+    run(&mut script);
+    files(directory)
+}
+
+#[test]
+fn a_release_has_the_same_bytes_each_time_and_every_package_the_same_files() {
+    for tool in ["rpmbuild", "rpm2cpio", "cpio", "dpkg-deb", "git"] {
+        if !has_tool(tool) {
+            return;
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| directory.path().join(name));
+    let found = release(&one);
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = [
+        "SHA256SUMS".to_owned(),
+        "THIRD-PARTY.txt".to_owned(),
+        format!("gemelo-{version}-1.x86_64.rpm"),
+        format!("gemelo-{version}-x86_64-linux.tar.gz"),
+        format!("gemelo-{version}.cdx.json"),
+        format!("gemelo_{version}_amd64.deb"),
+    ];
+    assert_eq!(found, expected.each_ref().map(PathBuf::from));
+    assert_eq!(release(&two), found);
+    let sums = |directory: &Path| fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
+    assert_eq!(sums(&one), sums(&two));
+    run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&one));
+    let [_, notices, rpm, tarball, list, deb] = expected.map(|name| one.join(name));
+
+    let unpacked = ["tar", "deb", "rpm"].map(|name| directory.path().join(name));
+    unpacked.iter().for_each(|directory| fs::create_dir(directory).unwrap());
+    let [tar, of_deb, of_rpm] = &unpacked;
+    let strip = "--strip-components=1";
+    run(Command::new("tar").arg("-xf").arg(tarball).arg(strip).arg("-C").arg(tar));
+    run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(of_deb));
+    let pipe = "rpm2cpio \"$0\" | cpio --quiet -idm";
+    run(Command::new("sh").args(["-c", pipe]).arg(rpm).current_dir(of_rpm));
+    let program = fs::read(tar.join("bin/gemelo")).unwrap();
+    let installed = files(&of_rpm.join("usr"));
+    // Debian has its own places for completions of zsh, the licence and the list of changes.
+    assert_eq!(installed, files(&tar_with_packed_pages(tar)));
+    for of_package in [of_deb, of_rpm] {
+        assert!(fs::read(of_package.join("usr/bin/gemelo")).unwrap() == program);
+        let there = fs::read(of_package.join("usr/share/doc/gemelo/THIRD-PARTY.txt")).unwrap();
+        assert!(there == fs::read(&notices).unwrap());
+    }
+    let list: serde_json::Value = serde_json::from_slice(&fs::read(list).unwrap()).unwrap();
+    let names: Vec<&str> = list["components"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    for (name, is_linked) in
+        [("gemelo-volume", true), ("zstd-sys", true), ("proptest", false), ("syn", false)]
+    {
+        assert_eq!(names.contains(&name), is_linked, "{name}");
+    }
+}
+
+/// The files of the tarball, with manual pages that are packed as in the packages.
+fn tar_with_packed_pages(tar: &Path) -> PathBuf {
+    for page in fs::read_dir(tar.join("share/man/man1")).unwrap() {
+        run(Command::new("gzip").arg(page.unwrap().path()));
+    }
+    tar.to_owned()
+}
+
 /// Installs the package in a root of its own, as root only.
 fn install_and_purge(package: &Path, root: &Path) {
     if !gemelo_tools::is_root("installing the package") {
@@ -260,7 +334,18 @@ fn install_and_purge(package: &Path, root: &Path) {
     // A pool, as it would be there.
     fs::create_dir(pools.join("vms")).unwrap();
     fs::write(pools.join("vms/data"), "blocks").unwrap();
+    // Links that `systemctl enable` makes for an instance, and one of somebody else.
+    let wants = root.join("etc/systemd/system/sockets.target.wants");
+    fs::create_dir_all(&wants).unwrap();
+    for unit in ["gemelo@vms.socket", "gemelo-tick@vms.timer", "other@vms.socket"] {
+        std::os::unix::fs::symlink("/usr/lib/systemd/system/x", wants.join(unit)).unwrap();
+    }
+    dpkg("--remove", Path::new("gemelo"));
+    assert_eq!(fs::read_dir(&wants).unwrap().count(), 3, "an administrator may install it again");
     let said = dpkg("--purge", Path::new("gemelo"));
+    let left: Vec<_> =
+        fs::read_dir(&wants).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["other@vms.socket"]);
     assert!(said.contains("are kept"), "{said}");
     assert!(!root.join("usr/bin/gemelo").exists());
     assert_eq!(fs::read_to_string(pools.join("vms/data")).unwrap(), "blocks");

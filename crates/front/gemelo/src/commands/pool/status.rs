@@ -59,6 +59,7 @@ fn text(pool: &PoolPlace, report: &StatReport, health: &Health) -> String {
         (None, None) => "idle".to_owned(),
     };
     let of = match (report.read_only && report.pool.stopped.is_none(), health.state) {
+        _ if report.unknown_feature.is_some() => of + ", read-only for a feature that it has",
         (true, HealthState::Damaged) => of + ", read-only because it is damaged",
         (true, _) => of + ", read-only as its server was told with --read-only",
         (false, _) => of,

@@ -1,0 +1,147 @@
+//! Kept files: results, sets, logs, profiles, traces, job files, plans, streams.
+
+use super::{keeps_anew, kept};
+use crate::served::{TestPool, done, noise};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A kept file.
+struct File {
+    name: &'static str,
+    /// The command that makes it as `OUT`, in a directory with the file `data`; or the file of the
+    /// repository that is kept.
+    maker: &'static str,
+    /// The command that reads it as `IN`.
+    reader: &'static str,
+    /// A part of what that says.
+    said: &'static str,
+}
+
+const FILES: [File; 9] = [
+    File {
+        name: "bench.json",
+        maker: "bench --target null: --file-size 64k --bytes 64k --distribution unique --json OUT",
+        reader: "compare IN IN",
+        said: "write/operations_per_s",
+    },
+    File {
+        name: "scan.json",
+        maker: "scan data --json OUT",
+        reader: "report IN --output report.html",
+        said: "",
+    },
+    File {
+        name: "data.set",
+        maker: "scan data --save OUT",
+        reader: "scan merge IN",
+        said: "dedup ratio with zeros        2.0000",
+    },
+    File {
+        name: "operations.log",
+        maker: "bench --target null: --file-size 64k --bytes 64k --distribution unique --log OUT",
+        reader: "log IN",
+        said: "0,write,15,",
+    },
+    File {
+        name: "profile.toml",
+        maker: "distribution convert personal --output OUT",
+        reader: "distribution check IN",
+        said: "sound, 62 classes, 29,530,586 blocks",
+    },
+    File {
+        name: "distribution.txt",
+        maker: "distribution convert primary --output OUT",
+        reader: "distribution check IN",
+        said: "sound",
+    },
+    File {
+        name: "trace.fiu",
+        maker: "trace synthesize --preset web --records 9 --output OUT",
+        reader: "trace stat IN",
+        said: "records",
+    },
+    File {
+        name: "job.toml",
+        maker: "examples/bench/suite.toml",
+        reader: "bench IN --target null: --file-size 8m --bytes 64k",
+        said: "sequential rewrite",
+    },
+    File {
+        name: "plan.toml",
+        maker: "plans/quick.toml",
+        reader: "campaign run IN --plan",
+        said: "volume-inline",
+    },
+];
+const STREAM: &str = "volume.stream";
+
+fn content() -> Vec<u8> {
+    [noise(3, 40 << 10), noise(3, 40 << 10)].concat()
+}
+
+/// Runs the program in a directory by its name, so that no result has a path of this machine.
+fn run(directory: &Path, text: &str, file: &Path, input: Stdio) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gemelo"));
+    command.arg0("gemelo").current_dir(directory).stdin(input);
+    for word in text.split_whitespace() {
+        match word {
+            "IN" => command.arg(file),
+            word => command.arg(word),
+        };
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{text}: {said}");
+    said
+}
+
+fn make(file: &File, path: &Path, directory: &Path) {
+    let given = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(file.maker);
+    if given.is_file() {
+        fs::copy(given, path).unwrap();
+        return;
+    }
+    run(directory, &file.maker.replace("OUT", file.name), path, Stdio::null());
+    fs::copy(directory.join(file.name), path).unwrap();
+}
+
+#[test]
+fn kept_files_are_read_as_they_were_written() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("data"), content()).unwrap();
+    for file in &FILES {
+        let path = kept(&format!("files/{}", file.name));
+        if keeps_anew() && !path.exists() {
+            make(file, &path, directory.path());
+        }
+        let said = run(directory.path(), file.reader, &path, Stdio::null());
+        assert!(said.contains(file.said), "{}: {said}", file.name);
+    }
+    let found = fs::read_dir(kept("files")).unwrap().count();
+    assert_eq!(found, FILES.len() + 1, "each file is one of the list, or the stream");
+}
+
+#[test]
+fn a_kept_stream_is_received() {
+    let path = kept(&format!("files/{STREAM}"));
+    if keeps_anew() && !path.exists() {
+        let pool = TestPool::new(&[]);
+        let source = pool.file("source");
+        fs::write(&source, content()).unwrap();
+        done(&["volume", "import", &source, &pool.volume("v")]);
+        done(&["volume", "snapshot", &pool.volume("v"), "snapshot"]);
+        let mut send = Command::new(env!("CARGO_BIN_EXE_gemelo"));
+        send.args(["volume", "send", &pool.volume("snapshot")]);
+        let output = send.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success());
+        fs::write(&path, output.stdout).unwrap();
+    }
+    let pool = TestPool::new(&[]);
+    let stream = fs::File::open(&path).unwrap();
+    run(pool.directory.path(), "volume receive pool/copy", &path, stream.into());
+    let out = pool.file("out");
+    done(&["volume", "export", &pool.volume("copy"), &out]);
+    assert!(fs::read(out).unwrap() == content());
+}
