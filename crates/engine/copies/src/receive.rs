@@ -84,6 +84,7 @@ pub fn receive(
         identity: head.identity,
         created_s: head.created_s,
         size_bytes: head.size_bytes,
+        padding_bytes: head.padding_bytes,
         base: head.since,
         mode: options.mode,
     };

@@ -68,6 +68,7 @@ pub fn send(
     let head = Head {
         block_bytes: outgoing.block_bytes(),
         size_bytes: record.size_bytes,
+        padding_bytes: record.padding_bytes,
         identity: outgoing.identity(),
         created_s: record.birth.created_s,
         name: record.name.clone(),

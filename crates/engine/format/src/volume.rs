@@ -27,6 +27,11 @@ pub struct VolumeRecord {
     pub name: String,
     /// The size in bytes.
     pub size_bytes: u64,
+    /// Bytes at its end that fill up the last block of an import, so that an export can leave them
+    /// out.
+    #[stat(skip)]
+    #[serde(default)]
+    pub padding_bytes: u32,
     /// The time at which writes are deduplicated.
     #[stat(skip)]
     pub mode: DedupMode,
@@ -251,9 +256,21 @@ impl VolumeRecord {
         }
     }
 
+    /// Gives the volume this size.
+    pub const fn resize(&mut self, size_bytes: u64, padding_bytes: u32) {
+        (self.size_bytes, self.padding_bytes) = (size_bytes, padding_bytes);
+    }
+
+    /// Length in bytes of what was imported; the size of a volume that was not, or that was resized
+    /// since.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        self.size_bytes.saturating_sub(u64::from(self.padding_bytes))
+    }
+
     /// Gives the volume the size of another one, with whose map it goes on.
-    pub const fn roll_back(&mut self, size_bytes: u64) {
-        self.size_bytes = size_bytes;
+    pub const fn roll_back(&mut self, (size_bytes, padding_bytes): (u64, u32)) {
+        self.resize(size_bytes, padding_bytes);
         self.rollbacks = self.rollbacks.wrapping_add(1);
     }
 
@@ -284,6 +301,7 @@ impl VolumeRecord {
                 | flag(self.is_unfinished, UNFINISHED),
         );
         self.limits.encode(out);
+        put_varint(out, u64::from(self.padding_bytes));
         put_varint(out, u64::from(self.rollbacks));
         self.holds.encode(out);
         self.birth.encode(out);
@@ -299,6 +317,7 @@ impl VolumeRecord {
         let all = READ_ONLY | HIDDEN | UNFINISHED;
         let flags = reader.u8().filter(|flags| flags & !all == 0)?;
         let limits = VolumeLimits::decode(reader)?;
+        let padding_bytes = padding_from(reader, size_bytes)?;
         let rollbacks = u32::try_from(reader.varint()?).ok()?;
         let holds = Holds::decode(reader)?;
         let birth = Birth::decode(reader)?;
@@ -308,6 +327,7 @@ impl VolumeRecord {
             id,
             name,
             size_bytes,
+            padding_bytes,
             mode,
             compression,
             read_only,
@@ -321,6 +341,12 @@ impl VolumeRecord {
     }
 }
 
+/// Reads the padding of a volume, which is less than its size.
+pub(super) fn padding_from(reader: &mut Reader<'_>, size_bytes: u64) -> Option<u32> {
+    let padding = reader.varint()?;
+    u32::try_from(padding).ok().filter(|_| padding == 0 || padding < size_bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,6 +356,7 @@ mod tests {
             id: VolumeId(300),
             name: "größer".into(),
             size_bytes: 1 << 40,
+            padding_bytes: 3519,
             mode: DedupMode::Offline,
             compression: Compression::Zstd(7),
             read_only: true,

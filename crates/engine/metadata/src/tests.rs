@@ -52,6 +52,7 @@ pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
         read_only: false,
         is_hidden: false,
         is_unfinished: false,
+        padding_bytes: 0,
         limits: VolumeLimits::default(),
         rollbacks: 0,
         holds: Holds::default(),

@@ -83,6 +83,7 @@ pub(crate) fn stream_seeds() -> Vec<Vec<u8>> {
         let head = Head {
             block_bytes: BLOCK_BYTES,
             size_bytes: BLOCKS * u64::from(BLOCK_BYTES),
+            padding_bytes: 7,
             identity: identity(5),
             created_s: Some(5),
             name: "a name".to_owned(),

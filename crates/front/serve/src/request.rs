@@ -56,6 +56,9 @@ pub enum PoolRequest {
         name: String,
         /// New size in bytes.
         size_bytes: u64,
+        /// Bytes at its end that fill up the last block of an import.
+        #[serde(default)]
+        padding_bytes: u32,
         /// `true` to let the volume become smaller, which loses the data beyond the new end.
         force: bool,
     },

@@ -23,6 +23,8 @@ pub struct Head {
     pub block_bytes: u32,
     /// Size of the snapshot in bytes.
     pub size_bytes: u64,
+    /// Bytes at its end that fill up the last block of an import.
+    pub padding_bytes: u32,
     /// Identity of the snapshot.
     pub identity: SnapshotId,
     /// Creation time of the snapshot in seconds since 1970; [`None`] if unknown.
@@ -64,6 +66,7 @@ impl Head {
         features.iter().for_each(|feature| put_text(&mut out, feature));
         out.extend_from_slice(&self.block_bytes.to_le_bytes());
         out.extend_from_slice(&self.size_bytes.to_le_bytes());
+        out.extend_from_slice(&self.padding_bytes.to_le_bytes());
         out.extend_from_slice(&self.created_s.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.identity.to_bytes());
         put_text(&mut out, &self.name);
@@ -87,6 +90,7 @@ impl Head {
         let block_bytes = bytes.u32().filter(is_block_size)?;
         let is_size = |size: &u64| *size > 0 && size.is_multiple_of(block_bytes.into());
         let size_bytes = bytes.u64().filter(is_size)?;
+        let padding_bytes = bytes.u32().filter(|bytes| u64::from(*bytes) < size_bytes)?;
         let created_s = Some(bytes.u64()?).filter(|seconds| *seconds > 0);
         let identity = SnapshotId::from_bytes(&bytes.array()?)?;
         let name = bytes.text()?.to_owned();
@@ -95,8 +99,16 @@ impl Head {
             false => None,
         };
         let is_compressed = features.contains(&LZ4) || features.contains(&ZSTD);
-        let head =
-            Self { block_bytes, size_bytes, identity, created_s, name, since, is_compressed };
+        let head = Self {
+            block_bytes,
+            size_bytes,
+            padding_bytes,
+            identity,
+            created_s,
+            name,
+            since,
+            is_compressed,
+        };
         bytes.is_empty().then_some(head)
     }
 }

@@ -11,6 +11,7 @@ fn head(since: bool) -> Head {
     Head {
         block_bytes: BLOCK as u32,
         size_bytes: 100 * BLOCK as u64,
+        padding_bytes: 7,
         identity: identity(5),
         created_s: Some(5),
         name: "größer".to_owned(),

@@ -23,6 +23,8 @@ pub struct Receipt {
     pub created_s: Option<u64>,
     /// Its size in bytes.
     pub size_bytes: u64,
+    /// Bytes at its end that fill up the last block of an import.
+    pub padding_bytes: u32,
     /// The snapshot on which it builds; [`None`] if it is received as a whole.
     pub base: Option<SnapshotId>,
     /// Deduplication of what is written. A copy that builds on another one keeps the mode of that.
@@ -58,8 +60,9 @@ impl Volumes {
             None => self.begin_empty(name, receipt)?,
             Some(base) => self.begin_clone(name, receipt, base)?,
         };
-        if volume.size_bytes() != receipt.size_bytes {
-            self.resize_to(name, &volume, receipt.size_bytes)
+        if receipt.base.is_some() {
+            // The size and the padding are those of the base.
+            self.resize_to(name, &volume, (receipt.size_bytes, receipt.padding_bytes))
                 .inspect_err(|_| self.give_up(&volume))?;
         }
         Ok(volume)
@@ -68,12 +71,13 @@ impl Volumes {
     fn begin_empty(&self, name: &str, receipt: &Receipt) -> Result<Arc<VolumeShared>> {
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
-        let Receipt { identity, created_s, size_bytes, mode, .. } = *receipt;
+        let Receipt { identity, created_s, size_bytes, padding_bytes, mode, .. } = *receipt;
         let (id, compression) = (self.next_id(), self.superblock.store.compression());
         self.log.change(&Change::Create(VolumeRecord {
             id,
             name: name.to_owned(),
             size_bytes,
+            padding_bytes,
             mode,
             compression,
             read_only: false,

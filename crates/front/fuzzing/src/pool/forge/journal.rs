@@ -38,8 +38,8 @@ fn new_change(edit: Edit) -> Change {
         1 => Change::Lose { volume, first, count },
         2 => Change::Remove { volume },
         3 => Change::Hide { volume },
-        4 => Change::Resize { volume, size_bytes: edit.new_value(1 << 20) },
-        5 => Change::Shrink { volume, size_bytes: edit.new_value(1 << 20) },
+        4 => Change::Resize { volume, size_bytes: edit.new_value(1 << 20), padding_bytes: 1 },
+        5 => Change::Shrink { volume, size_bytes: edit.new_value(1 << 20), padding_bytes: 0 },
         6 => Change::Grow { data_blocks: edit.new_value(2000) },
         7 => Change::Suspect { pbn, is_suspect: number.is_multiple_of(2) },
         8 => Change::Clone {
