@@ -234,6 +234,9 @@ pub static COMMANDS: &[ListedCommand] = &[
     command("volume send").reads(&[format("INPUT/a")]),
     command("volume receive").reads(&[format("INPUT/a")]),
     command("volume copy").reads(&[format("INPUT/a OUTPUT/a")]),
+    command("volume verify")
+        .makes(&[volume::verify::DESCRIBED])
+        .reads(&[format("INPUT/a OUTPUT/a")]),
     command("volume create")
         .reads(&[format("INPUT/a --size 1m")])
         .on_pools(&["POOL/new --size 1m"]),
