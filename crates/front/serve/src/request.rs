@@ -107,6 +107,9 @@ pub enum PoolRequest {
         name: String,
         /// Name of the snapshot from which on only differences are sent.
         since: Option<String>,
+        /// `true` if the receiver's answers come over the connection, too.
+        #[serde(default)]
+        is_exchange: bool,
     },
     /// Makes a snapshot of a stream that comes over the connection.
     Receive {
@@ -114,6 +117,9 @@ pub enum PoolRequest {
         name: String,
         /// Deduplication of a snapshot that builds on no other one.
         mode: DedupMode,
+        /// `true` if answers to the sender go over the connection, too.
+        #[serde(default)]
+        is_exchange: bool,
     },
     /// Changes settings of the pool or of a volume.
     Set {
@@ -250,6 +256,9 @@ pub struct CopiedReport {
     pub duplicate_bytes: u64,
     /// Bytes that are zeros now.
     pub zero_bytes: u64,
+    /// Bytes of the blocks whose contents the receiver had.
+    #[serde(default)]
+    pub known_bytes: u64,
 }
 
 /// The snapshots that the schedule has made and removed.

@@ -9,10 +9,11 @@ pub const MIN_BLOCK_BYTES: u32 = 512;
 pub const MAX_BLOCK_BYTES: u32 = 1 << 20;
 
 /// The features that a reader must know, by name.
-const KNOWN_FEATURES: [&str; 3] = [LZ4, ZSTD, SINCE];
+const KNOWN_FEATURES: [&str; 4] = [LZ4, ZSTD, SINCE, EXCHANGE];
 const LZ4: &str = "lz4";
 const ZSTD: &str = "zstd";
 const SINCE: &str = "since";
+const EXCHANGE: &str = "exchange";
 /// Most features of a stream.
 const MAX_FEATURES: u8 = 64;
 
@@ -35,6 +36,8 @@ pub struct Head {
     pub since: Option<SnapshotId>,
     /// `true` if contents may be compressed.
     pub is_compressed: bool,
+    /// `true` if the sender asks which contents the receiver has.
+    pub is_exchange: bool,
 }
 
 /// The reason why a head is refused.
@@ -51,6 +54,7 @@ impl Head {
             features.extend([LZ4, ZSTD]);
         }
         features.extend(self.since.map(|_| SINCE));
+        features.extend(self.is_exchange.then_some(EXCHANGE));
         features
     }
 
@@ -98,6 +102,7 @@ impl Head {
             true => Some(SnapshotId::from_bytes(&bytes.array()?)?),
             false => None,
         };
+        let is_exchange = features.contains(&EXCHANGE);
         let is_compressed = features.contains(&LZ4) || features.contains(&ZSTD);
         let head = Self {
             block_bytes,
@@ -108,6 +113,7 @@ impl Head {
             name,
             since,
             is_compressed,
+            is_exchange,
         };
         bytes.is_empty().then_some(head)
     }

@@ -8,7 +8,7 @@ use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::StopFlag;
 use gemelo_device::{ChangedExtent, DeviceError};
-use gemelo_format::{Lbn, SnapshotId, VolumeRecord};
+use gemelo_format::{Fingerprint, FingerprintKind, Lbn, SnapshotId, VolumeRecord};
 use gemelo_metadata::Differences;
 use std::ops::Range;
 use std::sync::Arc;
@@ -205,6 +205,28 @@ impl Pool {
         let no_snapshot = || VolumeError::NotASnapshot { name: name.to_owned() };
         let identity = identity.ok_or_else(no_snapshot)?;
         Ok((volume, record, identity))
+    }
+
+    /// The kind and the key of the pool's fingerprints; [`None`] if equal ones do not prove equal
+    /// contents.
+    #[must_use]
+    pub fn naming(&self) -> Option<(FingerprintKind, [u8; 32])> {
+        let superblock = &self.engine.superblock;
+        self.engine.reader.proves_equality().then_some((superblock.fingerprint, superblock.key))
+    }
+
+    /// Reads contents of the pool by their fingerprints; [`None`] for one that it does not have.
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read.
+    pub fn known_contents(&self, wanted: &[Fingerprint]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.engine.comparer.known_contents(wanted)
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        self.engine.superblock.block_bytes
     }
 
     /// Begins to make a copy of a snapshot of another pool.

@@ -93,8 +93,12 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         || format!("a copy of {snapshot}"),
         |since| format!("a copy of {snapshot}, sent as what differs from {since}"),
     );
+    let known = match sent.known_bytes {
+        0 => String::new(),
+        bytes => format!(", without {} that were there", format_size(bytes)),
+    };
     context.print(&format!(
-        "{}: {what}: a stream of {}\n",
+        "{}: {what}: a stream of {}{known}\n",
         arguments.destination,
         format_size(sent.stream_bytes)
     ))?;
@@ -112,12 +116,16 @@ impl Arguments {
         let report = self.report(access, context)?;
         let since = self.base((access, &report), destination, context)?;
         let dedup = DedupMode::from(self.dedup).name();
-        let words = ["volume", "receive", destination.volume(), "--dedup", dedup, "--quiet"];
+        let words =
+            ["volume", "receive", destination.volume(), "--dedup", dedup, "--answers", "--quiet"];
         let mut child = destination.start(&words, Stdio::piped())?;
         let input = child.stdin.take().ok_or_else(|| failed!("the program has no input"))?;
         let mut out = Limited::new(BufWriter::with_capacity(BUFFER_BYTES, input), self.rate);
-        let progress = (&*context.monitor, &context.stop);
-        let sent = access.send(&self.snapshot.name, since.as_deref(), &mut out, progress);
+        let answers = child.stdout.take().ok_or_else(|| failed!("the program has no output"))?;
+        let (answers, progress) =
+            (Some(Box::new(answers) as _), (&*context.monitor, &context.stop));
+        let since_name = since.as_deref();
+        let sent = access.send(&self.snapshot.name, since_name, &mut out, answers, progress);
         let flushed = out.flush();
         drop(out);
         let output = child.wait_with_output().context("cannot wait for the receiver")?;

@@ -8,6 +8,7 @@ mod background;
 mod campaigns;
 mod damage;
 mod elsewhere;
+mod exchanged;
 mod filebench;
 mod killed;
 mod lengths;
