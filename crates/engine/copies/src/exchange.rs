@@ -2,7 +2,7 @@
 //!
 //! A stream with the feature `exchange` goes over a connection with a way back. The receiver greets
 //! the sender with the kind and the key of its pool's fingerprints. The sender asks for contents by
-//! these, some batches ahead of the records, and sends those that the receiver does not have. What
+//! these, from the byte on at which an earlier copy was broken off, some batches ahead of the records, and sends those that the receiver does not have. What
 //! the receiver has, it writes to the copy before it answers, so nothing can be freed in between.
 
 use gemelo_format::{Fingerprint, FingerprintKind, Fingerprinter};
@@ -36,11 +36,12 @@ impl<'w> Answers<'w> {
         Self { out }
     }
 
-    pub(crate) fn greet(&mut self, naming: Option<Naming>) -> io::Result<()> {
+    pub(crate) fn greet(&mut self, naming: Option<Naming>, received_bytes: u64) -> io::Result<()> {
         let (kind, key) = naming.map_or((TELLS_NOTHING, [0; 32]), |(kind, key)| (kind.byte(), key));
         self.out.write_all(MAGIC)?;
         self.out.write_all(&[VERSION, kind])?;
         self.out.write_all(&key)?;
+        self.out.write_all(&received_bytes.to_le_bytes())?;
         self.out.flush()
     }
 
@@ -66,6 +67,7 @@ impl<'w> Answers<'w> {
 pub(crate) struct AnswerReader<'r> {
     input: &'r mut (dyn Read + Send),
     fingerprinter: Option<Fingerprinter>,
+    received_bytes: u64,
 }
 
 fn malformed(what: &'static str) -> io::Error {
@@ -75,14 +77,17 @@ fn malformed(what: &'static str) -> io::Error {
 impl<'r> AnswerReader<'r> {
     /// Waits for the greeting.
     pub(crate) fn begin(input: &'r mut (dyn Read + Send)) -> io::Result<Self> {
-        let mut reader = Self { input, fingerprinter: None };
+        let mut reader = Self { input, fingerprinter: None, received_bytes: 0 };
         let mut first = [0];
         reader.input.read_exact(&mut first)?;
         if first == [OVER] {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut rest = [0; MAGIC.len() - 1 + 2 + 32];
+        let mut received_bytes = [0; 8];
         reader.input.read_exact(&mut rest)?;
+        reader.input.read_exact(&mut received_bytes)?;
+        reader.received_bytes = u64::from_le_bytes(received_bytes);
         let greeting = [&first[..], &rest].concat();
         let [version, kind, key @ ..] =
             greeting.strip_prefix(MAGIC).ok_or_else(|| malformed("it is no greeting"))?
@@ -101,6 +106,11 @@ impl<'r> AnswerReader<'r> {
     /// The function that names contents; [`None`] if the receiver does not tell what it has.
     pub(crate) const fn fingerprinter(&self) -> Option<&Fingerprinter> {
         self.fingerprinter.as_ref()
+    }
+
+    /// The receiver has everything before this byte.
+    pub(crate) const fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     /// Waits for the answer to a batch of so many contents.
@@ -140,7 +150,7 @@ mod tests {
 
     fn greeting(naming: Option<Naming>) -> Vec<u8> {
         let mut out = Vec::new();
-        Answers::new(&mut out).greet(naming).unwrap();
+        Answers::new(&mut out).greet(naming, 7 << 20).unwrap();
         out
     }
 
@@ -156,6 +166,7 @@ mod tests {
         let mut reader = AnswerReader::begin(&mut input).unwrap();
         let expected = Fingerprinter::new(FingerprintKind::Blake3, KEY).of(b"content");
         assert_eq!(reader.fingerprinter().unwrap().of(b"content"), expected);
+        assert_eq!(reader.received_bytes(), 7 << 20);
         assert_eq!(reader.next(19).unwrap(), has);
         assert_eq!(reader.next(0).unwrap(), Vec::<bool>::new());
         assert!(reader.next(1).is_err(), "it gave up");

@@ -9,12 +9,15 @@ use gemelo_base::{Classified, Monitor, StopFlag, Unit};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{DedupMode, Fingerprint};
 use gemelo_store::decompress;
-use gemelo_volume::{Pool, Receipt, Volume, VolumeError};
+use gemelo_volume::{Incoming, Pool, Receipt, Volume, VolumeError};
 use std::io::{self, Read};
 use thiserror::Error;
 
 /// Bytes of earlier blocks that are copied at once.
 const COPIED_BYTES: u64 = 1 << 20;
+
+/// Bytes of a stream after which what was received is made durable.
+const DURABLE_EVERY_BYTES: u64 = 8 << 20;
 
 /// Settings of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +110,7 @@ fn receive_answering(
     input: &mut dyn Read,
     mut answers: Option<&mut Answers<'_>>,
     options: ReceiveOptions,
-    (monitor, stop): (&dyn Monitor, &StopFlag),
+    progress: (&dyn Monitor, &StopFlag),
 ) -> Result<Received, ReceiveError> {
     let (head, mut stream) = StreamReader::begin(input)?;
     let receipt = Receipt {
@@ -117,19 +120,43 @@ fn receive_answering(
         padding_bytes: head.padding_bytes,
         base: head.since,
         mode: options.mode,
+        goes_on: head.is_exchange,
     };
-    let incoming = pool.incoming(name, receipt)?;
+    let mut incoming = pool.incoming(name, receipt)?;
     if head.is_exchange {
         // Fingerprints are of blocks of the pool.
         let tells = options.tells && head.block_bytes == pool.block_bytes();
         let naming = pool.naming().filter(|_| tells);
         let answers = answers.as_mut().ok_or(ReceiveError::NoWayBack)?;
-        answers.greet(naming).map_err(ReceiveError::Answer)?;
+        answers.greet(naming, incoming.received_bytes()).map_err(ReceiveError::Answer)?;
     }
+    let filled = fill((pool, &mut incoming), (&head, &mut stream), answers, options, progress);
+    if let Err(error) = filled {
+        // A stream that is cut off can be continued. What the pool refuses makes room again.
+        if head.is_exchange && matches!(error, ReceiveError::Stream(_) | ReceiveError::Interrupted)
+        {
+            incoming.keep();
+        }
+        return Err(error);
+    }
+    let (sums, stream_bytes) = (stream.sums(), stream.bytes());
+    incoming.finish()?;
+    progress.0.finish();
+    Ok(Received { head, sums, stream_bytes })
+}
+
+/// Fills a copy, and notes its progress if it can be continued.
+fn fill(
+    (pool, incoming): (&Pool, &mut Incoming),
+    (head, stream): (&Head, &mut StreamReader<'_>),
+    mut answers: Option<&mut Answers<'_>>,
+    options: ReceiveOptions,
+    (monitor, stop): (&dyn Monitor, &StopFlag),
+) -> Result<(), ReceiveError> {
     monitor.begin("Receiving", Unit::Bytes, Some(head.size_bytes));
     let mut filler =
         Filler { volume: incoming.volume(), block_bytes: head.block_bytes, contents: Vec::new() };
-    let mut passed = 0;
+    let (mut passed, mut durable_at) = (0, 0);
     while let Some(frame) = stream.next_frame()? {
         match frame {
             Frame::Records(records) => filler.fill(&records)?,
@@ -139,6 +166,7 @@ fn receive_answering(
                 let has = filler.take_known(pool, &asked)?;
                 stream.note_known(has.iter().filter(|has| **has).count() as u64);
                 answers.answer(&has).map_err(ReceiveError::Answer)?;
+                continue;
             }
         }
         if stop.is_raised() {
@@ -147,11 +175,13 @@ fn receive_answering(
         let next = stream.next_block();
         monitor.advance((next - passed) * u64::from(head.block_bytes));
         passed = next;
+        if head.is_exchange {
+            let is_durable = stream.bytes() - durable_at >= DURABLE_EVERY_BYTES;
+            incoming.note_received(next * u64::from(head.block_bytes), is_durable)?;
+            durable_at = if is_durable { stream.bytes() } else { durable_at };
+        }
     }
-    let (sums, stream_bytes) = (stream.sums(), stream.bytes());
-    incoming.finish()?;
-    monitor.finish();
-    Ok(Received { head, sums, stream_bytes })
+    Ok(())
 }
 
 /// Fills a volume.

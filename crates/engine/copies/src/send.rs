@@ -156,7 +156,10 @@ impl Sender<'_> {
         let at_once = (ASKED_BYTES / self.block_bytes).max(1);
         let ahead = answers.as_ref().and_then(|answers| answers.fingerprinter());
         let ahead = if ahead.is_some() { BATCHES_AHEAD } else { 0 };
-        let (mut next, mut batches) = (Lbn(0), VecDeque::new());
+        let received = answers.as_ref().map_or(0, AnswerReader::received_bytes);
+        let received = (received / self.block_bytes as u64).min(blocks);
+        monitor.advance(received * self.block_bytes as u64);
+        let (mut next, mut batches) = (Lbn(received), VecDeque::new());
         while next.0 < blocks {
             let found = self.outgoing.differences(next)?;
             let entries: Vec<_> = found.entries.iter().map(|one| (one.lbn, one.own)).collect();

@@ -5,7 +5,7 @@ use super::codec::{Reader, put_text, put_varint};
 use crate::limits::{Holds, VolumeLimits};
 use crate::packed::Compression;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
-use crate::volume::{SnapshotId, VolumeRecord, padding_from};
+use crate::volume::{Receiving, SnapshotId, VolumeRecord, padding_from};
 
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,8 +145,8 @@ pub enum Change {
         identity: SnapshotId,
         /// Creation time in seconds since 1970, UTC; `None` if unknown.
         created_s: Option<u64>,
-        /// `true` if it is a snapshot now; `false` while it is filled.
-        is_whole: bool,
+        /// Its progress while it is filled; [`None`] if it is a snapshot now.
+        receiving: Option<Receiving>,
     },
     /// Gives a volume the map and the size of another one. The map that it had goes to a new,
     /// hidden volume.
@@ -213,12 +213,13 @@ impl Change {
                 out.push(4);
                 record.encode(out);
             }
-            Self::Receive { volume, name, identity, created_s, is_whole } => {
+            Self::Receive { volume, name, identity, created_s, receiving } => {
                 put_head(out, 21, *volume);
                 put_text(out, name);
                 out.extend_from_slice(&identity.to_bytes());
                 put_varint(out, created_s.unwrap_or(0));
-                out.push(u8::from(*is_whole));
+                out.push(u8::from(receiving.is_none()));
+                receiving.iter().for_each(|receiving| receiving.encode(out));
             }
             Self::Remove { volume } => put_head(out, 5, *volume),
             Self::Rename { volume, name } => {
@@ -402,7 +403,10 @@ impl Change {
                 name: reader.text()?.to_owned(),
                 identity: SnapshotId::decode(reader)?,
                 created_s: created_from(reader)?,
-                is_whole: reader.u8()? == 1,
+                receiving: match reader.u8()? {
+                    1 => None,
+                    _ => Some(Receiving::decode(reader)?),
+                },
             },
             18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
             _ => return Self::decode_setting(tag, volume, reader),

@@ -44,10 +44,10 @@ pub struct VolumeRecord {
     #[serde(skip)]
     #[stat(skip)]
     pub is_hidden: bool,
-    /// `true` while the volume is being received. No client sees it, and an opening removes it.
+    /// The progress of a volume that is being received, which no client sees; [`None`] for others.
     #[serde(skip)]
     #[stat(skip)]
-    pub is_unfinished: bool,
+    pub receiving: Option<Receiving>,
     /// Limits of its load and its space.
     #[stat(skip)]
     #[serde(default)]
@@ -97,6 +97,47 @@ pub enum Origin {
         #[schemars(with = "String")]
         identity: SnapshotId,
     },
+}
+
+/// The progress of a volume that is being received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Receiving {
+    /// The snapshot on which it builds; [`None`] if it is received as a whole.
+    pub base: Option<SnapshotId>,
+    /// It has all that comes before this byte. Without any, it cannot be continued.
+    pub received_bytes: u64,
+    /// The time of the last progress in seconds since 1970, UTC; 0 if unknown.
+    pub seen_s: u64,
+}
+
+impl Receiving {
+    /// An unfinished copy is kept for a week after its last progress.
+    pub const KEPT_S: u64 = 7 * 86_400;
+
+    /// Returns whether the copy can still be continued at this time. A clock that was set back
+    /// makes nothing old.
+    #[must_use]
+    pub fn is_kept(&self, now_utc_s: Option<u64>) -> bool {
+        let age_s = now_utc_s.map_or(0, |now_s| now_s.saturating_sub(self.seen_s));
+        self.received_bytes > 0 && (self.seen_s == 0 || age_s <= Self::KEPT_S)
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.received_bytes);
+        put_varint(out, self.seen_s);
+        out.push(u8::from(self.base.is_some()));
+        out.extend(self.base.iter().flat_map(|base| base.to_bytes()));
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let (received_bytes, seen_s) = (reader.varint()?, reader.varint()?);
+        let base = match reader.u8()? {
+            0 => None,
+            1 => Some(SnapshotId::decode(reader)?),
+            _ => return None,
+        };
+        Some(Self { base, received_bytes, seen_s })
+    }
 }
 
 /// Tells a snapshot from all others, of this pool and of others. A copy keeps the identity.
@@ -239,7 +280,7 @@ impl VolumeRecord {
     ) -> Self {
         let origin = Origin::Clone { volume: self.id, name: self.name.clone() };
         let birth = Birth { created_s, origin };
-        let (is_hidden, is_unfinished) = (false, false);
+        let (is_hidden, receiving) = (false, None);
         let (limits, holds, rollbacks) = (VolumeLimits::default(), Holds::default(), 0);
         let name = name.to_owned();
         Self {
@@ -247,13 +288,19 @@ impl VolumeRecord {
             name,
             read_only,
             is_hidden,
-            is_unfinished,
+            receiving,
             limits,
             rollbacks,
             holds,
             birth,
             ..self.clone()
         }
+    }
+
+    /// Returns whether the volume is being received.
+    #[must_use]
+    pub const fn is_unfinished(&self) -> bool {
+        self.receiving.is_some()
     }
 
     /// Gives the volume this size.
@@ -280,11 +327,11 @@ impl VolumeRecord {
         name: &str,
         identity: SnapshotId,
         created_s: Option<u64>,
-        is_whole: bool,
+        receiving: Option<Receiving>,
     ) {
         name.clone_into(&mut self.name);
         self.birth = Birth { created_s, origin: Origin::Received { identity } };
-        (self.read_only, self.is_unfinished) = (is_whole, !is_whole);
+        (self.read_only, self.receiving) = (receiving.is_none(), receiving);
     }
 
     /// Adds the record to a table or a change.
@@ -298,13 +345,16 @@ impl VolumeRecord {
         out.push(
             flag(self.read_only, READ_ONLY)
                 | flag(self.is_hidden, HIDDEN)
-                | flag(self.is_unfinished, UNFINISHED),
+                | flag(self.is_unfinished(), UNFINISHED),
         );
         self.limits.encode(out);
         put_varint(out, u64::from(self.padding_bytes));
         put_varint(out, u64::from(self.rollbacks));
         self.holds.encode(out);
         self.birth.encode(out);
+        if let Some(receiving) = self.receiving {
+            receiving.encode(out);
+        }
     }
 
     /// Decodes a record. Returns `None` if the bytes are malformed.
@@ -322,7 +372,8 @@ impl VolumeRecord {
         let holds = Holds::decode(reader)?;
         let birth = Birth::decode(reader)?;
         let has = |bit: u8| flags & bit != 0;
-        let (read_only, is_hidden, is_unfinished) = (has(READ_ONLY), has(HIDDEN), has(UNFINISHED));
+        let (read_only, is_hidden) = (has(READ_ONLY), has(HIDDEN));
+        let receiving = if has(UNFINISHED) { Some(Receiving::decode(reader)?) } else { None };
         Some(Self {
             id,
             name,
@@ -332,7 +383,7 @@ impl VolumeRecord {
             compression,
             read_only,
             is_hidden,
-            is_unfinished,
+            receiving,
             limits,
             rollbacks,
             holds,
@@ -361,7 +412,11 @@ mod tests {
             compression: Compression::Zstd(7),
             read_only: true,
             is_hidden: true,
-            is_unfinished: true,
+            receiving: Some(Receiving {
+                base: Some(IDENTITY),
+                received_bytes: 1 << 41,
+                seen_s: 1_700_000_002,
+            }),
             limits: VolumeLimits { quota_bytes: Some(1 << 40), ..VolumeLimits::default() },
             rollbacks: 3,
             holds: Holds::of(["backup"]),

@@ -51,7 +51,7 @@ pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
         compression: Compression::Off,
         read_only: false,
         is_hidden: false,
-        is_unfinished: false,
+        receiving: None,
         padding_bytes: 0,
         limits: VolumeLimits::default(),
         rollbacks: 0,

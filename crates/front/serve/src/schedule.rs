@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// The file with the list.
@@ -44,6 +45,8 @@ type MadeSnapshots = BTreeMap<u32, Vec<MadeSnapshot>>;
 pub(crate) struct Schedule {
     kept: KeptText,
     made: Mutex<Option<MadeSnapshots>>,
+    /// The hour in which unfinished copies were looked at last.
+    forgot_hour: AtomicU64,
     task: Task,
 }
 
@@ -51,7 +54,7 @@ impl Schedule {
     pub(crate) fn new(place: &PoolPlace, placed: &Arc<PlacedPool>) -> Self {
         let kept = KeptText::new(place, placed, FILE);
         let task = Task::new("snapshots", Arc::new(SystemClock::new()));
-        Self { kept, made: Mutex::default(), task }
+        Self { kept, made: Mutex::default(), forgot_hour: AtomicU64::new(0), task }
     }
 
     pub(crate) const fn task(&self) -> &Task {
@@ -64,6 +67,9 @@ impl Schedule {
         pool: &OpenPool,
         now_utc_s: u64,
     ) -> Result<TickReport, RequestFailure> {
+        if self.forgot_hour.swap(now_utc_s / 3600, Ordering::Relaxed) != now_utc_s / 3600 {
+            pool.pool().forget_old_copies()?;
+        }
         let mut report = TickReport::default();
         let volumes = pool.pool().volumes();
         let settings = pool.settings();

@@ -78,7 +78,10 @@ impl OpenPool {
     }
 
     pub(crate) fn remove(&self, name: &str, force: bool) -> Result<(), RequestFailure> {
-        let volume = self.summary(name)?;
+        let Ok(volume) = self.summary(name) else {
+            // A copy that was broken off has this name, or nothing has.
+            return Ok(self.pool().remove_volume(name)?);
+        };
         if !force {
             self.check_no_clients(name, Remedy::ForceRemoval)?;
         }

@@ -121,7 +121,7 @@ impl Volumes {
             compression,
             read_only: false,
             is_hidden: false,
-            is_unfinished: false,
+            receiving: None,
             limits: VolumeLimits::default(),
             rollbacks: 0,
             holds: Holds::default(),
@@ -153,7 +153,7 @@ impl Volumes {
     /// background.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
         self.health.check_writable()?;
-        let volume = self.catalogue.find(name)?;
+        let Ok(volume) = self.catalogue.find(name) else { return self.forget_unfinished(name) };
         let _alone = volume.resize();
         // A removal that cannot be made durable is refused before anything is changed.
         self.log.flush()?;

@@ -1,7 +1,7 @@
 //! Changes of the commits of the journal.
 
 use super::edit::Edit;
-use gemelo_format::{Change, Checksum, CommitOrder, Lbn, Pbn, SnapshotId, VolumeId};
+use gemelo_format::{Change, Checksum, CommitOrder, Lbn, Pbn, Receiving, SnapshotId, VolumeId};
 
 /// Changes a field of one of the changes of a commit, leaves it out, or makes it twice.
 pub(super) fn change_payload(order: CommitOrder, payload: &mut Vec<u8>, edit: Edit) {
@@ -55,7 +55,7 @@ fn new_change(edit: Edit) -> Change {
             name: "a copy".to_owned(),
             identity: SnapshotId { pool: [1; 16], volume, created_s: 1 },
             created_s: None,
-            is_whole: number.is_multiple_of(2),
+            receiving: number.is_multiple_of(2).then(Receiving::default),
         },
         12 => {
             let (source, left) =

@@ -15,6 +15,7 @@ mod lengths;
 mod loss;
 mod memory;
 mod papers;
+mod resumed;
 mod serving;
 mod stops;
 mod traces;
