@@ -85,9 +85,9 @@ impl Walk {
             }
             Change::Rollback { volume, source, left } => self.roll_back(volume, source, left)?,
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
-            Change::Receive { volume, name, identity, created_s, receiving } => {
+            Change::Receive { volume, name, identity, source, created_s, receiving } => {
                 let record = &mut self.volume(volume)?.record;
-                record.receive(&name, identity, created_s, receiving);
+                record.receive(&name, (identity, source), created_s, receiving);
             }
             Change::Suspect { pbn, is_suspect } => {
                 self.check_pbn(pbn)?;

@@ -115,6 +115,7 @@ fn receive_answering(
     let (head, mut stream) = StreamReader::begin(input)?;
     let receipt = Receipt {
         identity: head.identity,
+        source: head.source,
         created_s: head.created_s,
         size_bytes: head.size_bytes,
         padding_bytes: head.padding_bytes,

@@ -7,7 +7,7 @@
 use crate::exchange::{AnswerReader, Asked, BATCHES_AHEAD};
 use crate::stream::{ASKED_BYTES, Head, Record, StreamWriter, Sums};
 use gemelo_base::{Classified, Monitor, StopFlag, Unit, with_causes};
-use gemelo_format::{Compression, Lbn, MapEntry};
+use gemelo_format::{Compression, Lbn, MapEntry, SnapshotId};
 use gemelo_volume::{Outgoing, SentContent, VolumeError};
 
 use std::collections::{HashMap, VecDeque};
@@ -77,6 +77,7 @@ pub fn send(
         size_bytes: record.size_bytes,
         padding_bytes: record.padding_bytes,
         identity: outgoing.identity(),
+        source: SnapshotId::source_of(record),
         created_s: record.birth.created_s,
         name: record.name.clone(),
         since: outgoing.base(),

@@ -5,7 +5,7 @@ use super::codec::{Reader, put_text, put_varint};
 use crate::limits::{Holds, VolumeLimits};
 use crate::packed::Compression;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
-use crate::volume::{Receiving, SnapshotId, VolumeRecord, padding_from};
+use crate::volume::{Receiving, SnapshotId, VolumeRecord, padding_from, source_from};
 
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,6 +143,8 @@ pub enum Change {
         name: String,
         /// The snapshot of which it is a copy.
         identity: SnapshotId,
+        /// The volume of which that is a snapshot; [`None`] if unknown.
+        source: Option<VolumeId>,
         /// Creation time in seconds since 1970, UTC; `None` if unknown.
         created_s: Option<u64>,
         /// Its progress while it is filled; [`None`] if it is a snapshot now.
@@ -213,10 +215,11 @@ impl Change {
                 out.push(4);
                 record.encode(out);
             }
-            Self::Receive { volume, name, identity, created_s, receiving } => {
+            Self::Receive { volume, name, identity, source, created_s, receiving } => {
                 put_head(out, 21, *volume);
                 put_text(out, name);
                 out.extend_from_slice(&identity.to_bytes());
+                out.extend_from_slice(&source.map_or(0, |source| source.0).to_le_bytes());
                 put_varint(out, created_s.unwrap_or(0));
                 out.push(u8::from(receiving.is_none()));
                 receiving.iter().for_each(|receiving| receiving.encode(out));
@@ -402,6 +405,7 @@ impl Change {
                 volume,
                 name: reader.text()?.to_owned(),
                 identity: SnapshotId::decode(reader)?,
+                source: source_from(reader)?,
                 created_s: created_from(reader)?,
                 receiving: match reader.u8()? {
                     1 => None,

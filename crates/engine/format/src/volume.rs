@@ -96,6 +96,9 @@ pub enum Origin {
         /// The snapshot of which it is a copy.
         #[schemars(with = "String")]
         identity: SnapshotId,
+        /// The volume of which that is a snapshot, in the pool where it was made; `None` if unknown.
+        #[serde(default)]
+        source: Option<VolumeId>,
     },
 }
 
@@ -164,9 +167,19 @@ impl SnapshotId {
             return None;
         }
         Some(match record.birth.origin {
-            Origin::Received { identity } => identity,
+            Origin::Received { identity, .. } => identity,
             _ => Self { pool, volume: record.id, created_s: record.birth.created_s.unwrap_or(0) },
         })
+    }
+
+    /// The volume of which the volume of this record is a snapshot, in the pool where that was made.
+    #[must_use]
+    pub const fn source_of(record: &VolumeRecord) -> Option<VolumeId> {
+        match record.birth.origin {
+            Origin::Received { source, .. } => source,
+            Origin::Clone { volume, .. } => Some(volume),
+            Origin::Empty | Origin::Imported => None,
+        }
     }
 
     /// Encodes the identity.
@@ -248,9 +261,10 @@ impl Birth {
                 out.extend_from_slice(&volume.0.to_le_bytes());
                 put_text(out, name);
             }
-            Origin::Received { identity } => {
+            Origin::Received { identity, source } => {
                 out.push(4);
                 out.extend_from_slice(&identity.to_bytes());
+                out.extend_from_slice(&source.map_or(0, |source| source.0).to_le_bytes());
             }
         }
     }
@@ -261,7 +275,10 @@ impl Birth {
             1 => Origin::Empty,
             2 => Origin::Imported,
             3 => Origin::Clone { volume: VolumeId(reader.u32()?), name: reader.text()?.to_owned() },
-            4 => Origin::Received { identity: SnapshotId::decode(reader)? },
+            4 => {
+                let identity = SnapshotId::decode(reader)?;
+                Origin::Received { identity, source: source_from(reader)? }
+            }
             _ => return None,
         };
         Some(Self { created_s, origin })
@@ -325,12 +342,12 @@ impl VolumeRecord {
     pub fn receive(
         &mut self,
         name: &str,
-        identity: SnapshotId,
+        (identity, source): (SnapshotId, Option<VolumeId>),
         created_s: Option<u64>,
         receiving: Option<Receiving>,
     ) {
         name.clone_into(&mut self.name);
-        self.birth = Birth { created_s, origin: Origin::Received { identity } };
+        self.birth = Birth { created_s, origin: Origin::Received { identity, source } };
         (self.read_only, self.receiving) = (receiving.is_none(), receiving);
     }
 
@@ -392,6 +409,14 @@ impl VolumeRecord {
     }
 }
 
+/// Reads the id of a volume, or 0 for none.
+pub(super) fn source_from(reader: &mut Reader<'_>) -> Option<Option<VolumeId>> {
+    match reader.u32()? {
+        0 => Some(None),
+        id => Some(Some(VolumeId(id)).filter(|id| id.is_possible())),
+    }
+}
+
 /// Reads the padding of a volume, which is less than its size.
 pub(super) fn padding_from(reader: &mut Reader<'_>, size_bytes: u64) -> Option<u32> {
     let padding = reader.varint()?;
@@ -433,7 +458,8 @@ mod tests {
             Origin::Empty,
             Origin::Imported,
             Origin::Clone { volume: VolumeId(7), name: "base".into() },
-            Origin::Received { identity: IDENTITY },
+            Origin::Received { identity: IDENTITY, source: None },
+            Origin::Received { identity: IDENTITY, source: Some(VolumeId(7)) },
         ];
         for origin in origins {
             for created_s in [None, Some(1_700_000_000)] {
@@ -460,7 +486,7 @@ mod tests {
 
     #[test]
     fn a_copy_keeps_the_identity_and_a_volume_that_takes_writes_has_none() {
-        let origin = Origin::Received { identity: IDENTITY };
+        let origin = Origin::Received { identity: IDENTITY, source: None };
         let copy = record(Birth { created_s: Some(5), origin });
         assert_eq!(SnapshotId::of([1; 16], &copy), Some(IDENTITY));
         let own = record(Birth { created_s: Some(5), origin: Origin::Empty });

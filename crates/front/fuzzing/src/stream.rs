@@ -94,6 +94,7 @@ pub(crate) fn stream_seeds() -> Vec<Vec<u8>> {
             size_bytes: BLOCKS * u64::from(BLOCK_BYTES),
             padding_bytes: 7,
             identity: identity(5),
+            source: Some(VolumeId(2)),
             created_s: Some(5),
             name: "a name".to_owned(),
             since,

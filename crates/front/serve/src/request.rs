@@ -135,6 +135,13 @@ pub enum PoolRequest {
     },
     /// Makes the snapshots that are due by the settings of the volumes, and removes old ones.
     Tick,
+    /// Removes copies of earlier snapshots of the volume of whose snapshot this is a copy.
+    PruneCopies {
+        /// Name of the copy.
+        name: String,
+        /// The rule, as the setting `keep` has it.
+        keep: String,
+    },
     /// Runs the collector.
     Collect {
         /// Most bytes a second that are given back; [`None`] for no limit.
@@ -233,7 +240,7 @@ pub enum Reply {
     },
     /// The reply to [`PoolRequest::Settings`].
     Settings(Vec<SettingReport>),
-    /// The reply to [`PoolRequest::Tick`].
+    /// The reply to [`PoolRequest::Tick`] and [`PoolRequest::PruneCopies`].
     Ticked(TickReport),
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),

@@ -13,11 +13,12 @@ use crate::request::TickReport;
 use crate::settings::KeepRule;
 use gemelo_base::background::{Step, Task, Worker};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
-use gemelo_format::VolumeId;
+use gemelo_format::{Origin, VolumeId, VolumeRecord};
 use gemelo_place::{PlacedPool, PoolPlace};
 use gemelo_volume::{NewCopy, VolumeSummary};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -185,6 +186,47 @@ fn remove_old(
         }
         false
     });
+}
+
+impl OpenPool {
+    /// Removes copies of snapshots of one volume by a rule: of the volume of whose snapshot `name`
+    /// is a copy. That copy stays, and so do those that are held or in use.
+    pub(crate) fn prune_copies(
+        &self,
+        name: &str,
+        rule: KeepRule,
+    ) -> Result<TickReport, RequestFailure> {
+        let series = |record: &VolumeRecord| match record.birth.origin {
+            Origin::Received { identity, source: Some(source) } if !record.is_unfinished() => {
+                Some((identity.pool, source))
+            }
+            _ => None,
+        };
+        let of = series(&self.record_of(name)?).ok_or_else(|| {
+            RequestFailure::refused(format!(
+                "'{name}' is no copy of a snapshot of a volume: other snapshots are not removed"
+            ))
+        })?;
+        let records = self.pool().volumes().into_iter().map(|volume| volume.record);
+        let mut copies: Vec<VolumeRecord> =
+            records.filter(|record| series(record) == Some(of)).collect();
+        copies.sort_by_key(|record| Reverse((record.birth.created_s, record.id)));
+        let times: Vec<u64> =
+            copies.iter().map(|record| record.birth.created_s.unwrap_or(0)).collect();
+        let mut report = TickReport::default();
+        for (record, is_kept) in copies.iter().zip(rule.keeps(&times)) {
+            if is_kept || record.name == name {
+                continue;
+            }
+            match self.remove_unused(&record.name) {
+                Ok(()) => report.removed.push(record.name.clone()),
+                Err(failure) => {
+                    report.left.insert(record.name.clone(), failure.text);
+                }
+            }
+        }
+        Ok(report)
+    }
 }
 
 /// Starts the thread that makes snapshots by schedule while the pool is served.

@@ -1,7 +1,7 @@
 //! The head of a stream: what it needs, and which snapshot it has.
 
 use super::bytes::{Bytes, put_text};
-use gemelo_format::SnapshotId;
+use gemelo_format::{SnapshotId, VolumeId};
 
 /// The smallest block of a stream in bytes.
 pub const MIN_BLOCK_BYTES: u32 = 512;
@@ -28,6 +28,8 @@ pub struct Head {
     pub padding_bytes: u32,
     /// Identity of the snapshot.
     pub identity: SnapshotId,
+    /// The volume of which it is a snapshot, in the pool where it was made; [`None`] if unknown.
+    pub source: Option<VolumeId>,
     /// Creation time of the snapshot in seconds since 1970; [`None`] if unknown.
     pub created_s: Option<u64>,
     /// Name of the snapshot where it was sent.
@@ -73,6 +75,7 @@ impl Head {
         out.extend_from_slice(&self.padding_bytes.to_le_bytes());
         out.extend_from_slice(&self.created_s.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.identity.to_bytes());
+        out.extend_from_slice(&self.source.map_or(0, |source| source.0).to_le_bytes());
         put_text(&mut out, &self.name);
         out.extend(self.since.iter().flat_map(|since| since.to_bytes()));
         out
@@ -97,6 +100,10 @@ impl Head {
         let padding_bytes = bytes.u32().filter(|bytes| u64::from(*bytes) < size_bytes)?;
         let created_s = Some(bytes.u64()?).filter(|seconds| *seconds > 0);
         let identity = SnapshotId::from_bytes(&bytes.array()?)?;
+        let source = match bytes.u32()? {
+            0 => None,
+            id => Some(Some(VolumeId(id)).filter(|id| id.is_possible())?),
+        };
         let name = bytes.text()?.to_owned();
         let since = match features.contains(&SINCE) {
             true => Some(SnapshotId::from_bytes(&bytes.array()?)?),
@@ -109,6 +116,7 @@ impl Head {
             size_bytes,
             padding_bytes,
             identity,
+            source,
             created_s,
             name,
             since,

@@ -14,6 +14,7 @@ fn head(since: bool) -> Head {
         size_bytes: 100 * BLOCK as u64,
         padding_bytes: 7,
         identity: identity(5),
+        source: since.then_some(VolumeId(2)),
         created_s: Some(5),
         name: "größer".to_owned(),
         since: since.then(|| identity(4)),

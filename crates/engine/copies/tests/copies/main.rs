@@ -14,6 +14,7 @@
 mod common;
 mod crash;
 mod model;
+mod resume;
 
 use common::simulated::Simulation;
 use common::{BLOCK, content, open, options, read, tuning, write};

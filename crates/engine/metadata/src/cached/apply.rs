@@ -102,9 +102,9 @@ impl<L: Layout> CachedBackend<L> {
                 self.volume_mut(*volume)?.record.holds.set(tag, *is_held);
             }
             Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
-            Change::Receive { volume, name, identity, created_s, receiving } => {
+            Change::Receive { volume, name, identity, source, created_s, receiving } => {
                 let record = &mut self.volume_mut(*volume)?.record;
-                record.receive(name, *identity, *created_s, *receiving);
+                record.receive(name, (*identity, *source), *created_s, *receiving);
             }
             Change::Shrink { volume, size_bytes, padding_bytes } => {
                 self.check_size(*size_bytes)?;

@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub struct Receipt {
     /// Its identity, which the copy keeps.
     pub identity: SnapshotId,
+    /// The volume of which it is a snapshot, in the pool where it was made; [`None`] if unknown.
+    pub source: Option<VolumeId>,
     /// Its creation time in seconds since 1970; [`None`] if unknown.
     pub created_s: Option<u64>,
     /// Its size in bytes.
@@ -92,12 +94,12 @@ impl Volumes {
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
         let Receipt { identity, size_bytes, padding_bytes, base, goes_on, .. } = *receipt;
-        let origin = Origin::Received { identity };
         let now_s = self.clock.utc_s();
         let records = self.log.read().backend().volumes();
         for record in records {
             let Some(receiving) = record.receiving.filter(|_| !record.is_hidden) else { continue };
-            if record.birth.origin != origin {
+            let is_of_it = matches!(record.birth.origin, Origin::Received { identity: other, .. } if other == identity);
+            if !is_of_it {
                 continue;
             }
             if catalogue.is_receiving(record.id) {
@@ -128,12 +130,12 @@ impl Volumes {
         receipt: &Receipt,
         received_bytes: u64,
     ) -> Result<()> {
-        let Receipt { identity, created_s, base, .. } = *receipt;
+        let Receipt { identity, source, created_s, base, .. } = *receipt;
         let seen_s = self.clock.utc_s().unwrap_or(0);
         let receiving = Some(Receiving { base, received_bytes, seen_s });
         let (volume, name) = (unfinished.id(), name.to_owned());
         self.log.bound_open_commit()?;
-        self.log.change(&Change::Receive { volume, name, identity, created_s, receiving })
+        self.log.change(&Change::Receive { volume, name, identity, source, created_s, receiving })
     }
 
     /// Leaves an unfinished copy to be continued.
@@ -187,7 +189,7 @@ impl Volumes {
     fn begin_empty(&self, name: &str, receipt: &Receipt) -> Result<Arc<VolumeShared>> {
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
-        let Receipt { identity, created_s, size_bytes, padding_bytes, mode, .. } = *receipt;
+        let Receipt { identity, source, created_s, size_bytes, padding_bytes, mode, .. } = *receipt;
         let (id, compression) = (self.next_id(), self.superblock.store.compression());
         self.log.change(&Change::Create(VolumeRecord {
             id,
@@ -202,7 +204,7 @@ impl Volumes {
             limits: VolumeLimits::default(),
             rollbacks: 0,
             holds: Holds::default(),
-            birth: Birth { created_s, origin: Origin::Received { identity } },
+            birth: Birth { created_s, origin: Origin::Received { identity, source } },
         }))?;
         let settings = VolumeSettings {
             mode,
@@ -231,17 +233,22 @@ impl Volumes {
         if from.id() != record.id || !catalogue.has(&record.name, &from) {
             return Err(no_base());
         }
-        let Receipt { identity, created_s, .. } = *receipt;
-        let (source, volume) = (from.id(), self.next_id());
+        let Receipt { identity, source, created_s, .. } = *receipt;
+        let (from_id, volume) = (from.id(), self.next_id());
         let name = name.to_owned();
         {
             // One commit has both, so that no clone is ever seen.
             let mut state = self.log.write();
-            let clone =
-                Change::Clone { source, volume, name: String::new(), read_only: false, created_s };
+            let clone = Change::Clone {
+                source: from_id,
+                volume,
+                name: String::new(),
+                read_only: false,
+                created_s,
+            };
             self.log.apply(&mut state, &clone)?;
             let receiving = Some(Receiving { base: Some(base), received_bytes: 0, seen_s: 0 });
-            let receive = Change::Receive { volume, name, identity, created_s, receiving };
+            let receive = Change::Receive { volume, name, identity, source, created_s, receiving };
             self.log.apply(&mut state, &receive)?;
         }
         let settings = from.settings_of_copy(false);
@@ -275,10 +282,10 @@ impl Volumes {
         let volume = unfinished.id();
         self.change_closed(unfinished, |state, removed| {
             check_there(*removed, name)?;
-            let Receipt { identity, created_s, .. } = *receipt;
+            let Receipt { identity, source, created_s, .. } = *receipt;
             let name = name.to_owned();
             let receiving = None;
-            let receive = Change::Receive { volume, name, identity, created_s, receiving };
+            let receive = Change::Receive { volume, name, identity, source, created_s, receiving };
             self.log.apply(state, &receive)?;
             *removed = true;
             Ok(())

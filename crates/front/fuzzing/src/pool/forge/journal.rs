@@ -54,6 +54,7 @@ fn new_change(edit: Edit) -> Change {
             volume,
             name: "a copy".to_owned(),
             identity: SnapshotId { pool: [1; 16], volume, created_s: 1 },
+            source: None,
             created_s: None,
             receiving: number.is_multiple_of(2).then(Receiving::default),
         },

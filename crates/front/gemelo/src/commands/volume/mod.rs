@@ -13,6 +13,7 @@ mod import;
 pub(super) mod limits;
 pub(super) mod ls;
 mod mode;
+mod prune;
 mod send;
 mod send_to;
 pub(super) mod stat;
@@ -102,6 +103,11 @@ enum Action {
     /// Both ends read and hash their volumes, and only hashes travel. Ends with status 1 if the
     /// volumes differ.
     Verify(verify::Arguments),
+    /// Remove copies of earlier snapshots of the same volume
+    ///
+    /// Only copies that 'gemelo volume copy' or 'receive' made of snapshots of one volume are looked
+    /// at. Those that are held or in use stay.
+    Prune(prune::Arguments),
     /// Answer 'gemelo volume verify' with hashes of a volume
     #[command(hide = true)]
     Hashes(hashes::Arguments),
@@ -133,6 +139,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Send(arguments) => send::send(arguments, context),
         Action::Copy(arguments) => send_to::run(arguments, context),
         Action::Verify(arguments) => verify::run(arguments, context),
+        Action::Prune(arguments) => prune::run(arguments, context),
         Action::Hashes(arguments) => hashes::run(arguments, context),
         Action::Receive(arguments) => send::receive(arguments, context),
     }

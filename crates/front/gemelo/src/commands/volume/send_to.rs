@@ -15,7 +15,7 @@ use gemelo_base::values::Size;
 use gemelo_base::{Clock, SystemClock};
 use gemelo_format::{DedupMode, Origin, SnapshotId};
 use gemelo_place::VolumePath;
-use gemelo_serve::{CopiedReport, PoolAccess, PoolRequest, Purpose, Reply, StatReport};
+use gemelo_serve::{CopiedReport, KeepRule, PoolAccess, PoolRequest, Purpose, Reply, StatReport};
 use gemelo_volume::VolumeSummary;
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// Mode of deduplication of a copy that is sent as a whole
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
+    /// Then remove copies of earlier snapshots of the volume, except the last one of each of so
+    /// many hours, days, weeks, months and years, such as '24h,7d,4w', and those that are held
+    #[arg(long, value_name = "RULE")]
+    keep: Option<KeepRule>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -89,6 +93,9 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let closed = access.close();
     let (sent, since) = sent?;
     closed?;
+    if let Some(keep) = arguments.keep {
+        prune(&destination, keep, context)?;
+    }
     let what = since.map_or_else(
         || format!("a copy of {snapshot}"),
         |since| format!("a copy of {snapshot}, sent as what differs from {since}"),
@@ -103,6 +110,20 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         format_size(sent.stream_bytes)
     ))?;
     Ok(Outcome::Done)
+}
+
+/// Removes copies of earlier snapshots at the destination.
+fn prune(destination: &End, keep: KeepRule, context: &Context) -> crate::Result<()> {
+    let keep = keep.to_string().replace(' ', ",");
+    let words = ["volume", "prune", destination.volume(), "--keep", &keep];
+    let child = destination.start(&words, Stdio::null())?;
+    let output = child.wait_with_output().context("cannot wait for the removal of old copies")?;
+    destination.check(&output).context("the copy was made, and old ones were not removed")?;
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        let said = line.trim_start_matches("gemelo: ").trim_start_matches("warning: ");
+        context.monitor.warn(said);
+    }
+    Ok(())
 }
 
 impl Arguments {

@@ -15,6 +15,7 @@ mod lengths;
 mod loss;
 mod memory;
 mod papers;
+mod pruned;
 mod resumed;
 mod serving;
 mod stops;
