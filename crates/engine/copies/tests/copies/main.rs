@@ -13,6 +13,7 @@
 #[expect(dead_code, reason = "the suites of the engine use the rest")]
 mod common;
 mod crash;
+mod cut;
 mod model;
 mod resume;
 

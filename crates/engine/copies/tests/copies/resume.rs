@@ -130,7 +130,7 @@ fn a_copy_that_is_cleared_is_not_continued_whatever_cuts_the_clearing_off() {
             break;
         }
     }
-    assert!(kept > 0 && cleared > 3, "kept {kept} times, cleared {cleared} times");
+    assert!(kept > 0 && cleared > 1, "kept {kept} times, cleared {cleared} times");
 }
 
 #[test]
