@@ -1,8 +1,9 @@
 //! The answers of a receiver to a sender: how contents are named, and which of them it has.
 //!
 //! A stream with the feature `exchange` goes over a connection with a way back. The receiver greets
-//! the sender with the kind and the key of its pool's fingerprints. The sender asks for contents by
-//! these, from the byte on at which an earlier copy was broken off, some batches ahead of the records, and sends those that the receiver does not have. What
+//! the sender with the kind and the key of its pool's fingerprints, and with the byte before which
+//! it has everything, because an earlier copy was broken off there. The sender asks for contents by
+//! these, some batches ahead of the records, and sends those that the receiver does not have. What
 //! the receiver has, it writes to the copy before it answers, so nothing can be freed in between.
 
 use gemelo_format::{Fingerprint, FingerprintKind, Fingerprinter};

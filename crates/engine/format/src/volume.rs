@@ -96,7 +96,8 @@ pub enum Origin {
         /// The snapshot of which it is a copy.
         #[schemars(with = "String")]
         identity: SnapshotId,
-        /// The volume of which that is a snapshot, in the pool where it was made; `None` if unknown.
+        /// The volume of which that is a snapshot, in the pool where it was made; `None` if
+        /// unknown.
         #[serde(default)]
         source: Option<VolumeId>,
     },
@@ -172,7 +173,7 @@ impl SnapshotId {
         })
     }
 
-    /// The volume of which the volume of this record is a snapshot, in the pool where that was made.
+    /// The volume of which the volume of this record is a snapshot, in the pool where it was made.
     #[must_use]
     pub const fn source_of(record: &VolumeRecord) -> Option<VolumeId> {
         match record.birth.origin {

@@ -9,7 +9,7 @@ use super::data::{DataPath, GoodForm};
 use super::read::wanted_at;
 use super::volumes::check_there;
 use super::{Range as ByteRange, VolumeShared, Wanted};
-use crate::engine::checked::Reader;
+use crate::engine::checked::{FingerprintMatch, Reader};
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
@@ -248,7 +248,7 @@ impl Comparer {
     /// Reads contents of the pool by their fingerprints; [`None`] for one that the pool does not
     /// have, or whose block is damaged.
     pub(crate) fn known_contents(&self, wanted: &[Fingerprint]) -> Result<Vec<Option<Vec<u8>>>> {
-        // A block that is reused before the pin has another content, which the fingerprint shows.
+        // The pin keeps the blocks from being reused before all are read.
         let _pin = self.data.pin();
         let known = self.log.look(|state| state.find(wanted))?;
         let mut contents = vec![vec![0; self.data.block_bytes()]; known.iter().flatten().count()];
@@ -262,6 +262,12 @@ impl Comparer {
         let content = |(wanted, known): (&Fingerprint, &Option<KnownBlock>)| {
             let (content, is_read) = known.as_ref().and_then(|_| read.next())?;
             let is_it = is_read && self.reader.fingerprinter.of(&content) == *wanted;
+            if let (false, Some(known)) = (is_it, known) {
+                // Then the content heals the block when it is written.
+                let (pbn, fingerprint) = (known.pbn, *wanted);
+                let found = FingerprintMatch { pbn, fingerprint, content: &content };
+                self.reader.note_difference(&found, is_read);
+            }
             is_it.then_some(content)
         };
         Ok(wanted.iter().zip(&known).map(content).collect())

@@ -105,8 +105,8 @@ enum Action {
     Verify(verify::Arguments),
     /// Remove copies of earlier snapshots of the same volume
     ///
-    /// Only copies that 'gemelo volume copy' or 'receive' made of snapshots of one volume are looked
-    /// at. Those that are held or in use stay.
+    /// Only copies that 'gemelo volume copy' or 'receive' made of snapshots of one volume are
+    /// looked at. Those that are held or in use stay.
     Prune(prune::Arguments),
     /// Answer 'gemelo volume verify' with hashes of a volume
     #[command(hide = true)]

@@ -31,7 +31,7 @@ fn copies_of_earlier_snapshots_go_and_held_and_other_ones_stay() {
             out + &err
         };
         for (volume, number) in [("v", 0), ("v", 1), ("v", 2), ("v", 3), ("w", 0)] {
-            import(&from, volume, &noise(number, 1 << 16));
+            import(&from, volume, &[noise(99, 1 << 16), noise(number, 1 << 14)].concat());
             let name = format!("{volume}{number}");
             done(&["volume", "snapshot", &from.volume(volume), &name]);
         }
