@@ -61,7 +61,9 @@ impl Walk {
                 self.volumes.remove(&volume);
             }
             Change::Rename { volume, name } => self.volume(volume)?.record.name = name,
-            Change::Resize { volume, size_bytes } => self.resize(volume, size_bytes)?,
+            Change::Resize { volume, size_bytes, padding_bytes } => {
+                self.resize(volume, (size_bytes, padding_bytes))?;
+            }
             Change::Clone { source, volume, name, read_only, created_s } => {
                 self.check_new(volume)?;
                 let source = self.volume(source)?;
@@ -69,9 +71,9 @@ impl Walk {
                 let copy = WalkVolume { record, map: source.map.clone() };
                 self.volumes.insert(volume, copy);
             }
-            Change::Shrink { volume, size_bytes } => {
+            Change::Shrink { volume, size_bytes, padding_bytes } => {
                 self.check_size(size_bytes)?;
-                self.volume(volume)?.record.size_bytes = size_bytes;
+                self.volume(volume)?.record.resize(size_bytes, padding_bytes);
             }
             Change::SetMode { volume, mode } => self.volume(volume)?.record.mode = mode,
             Change::SetCompression { volume, compression } => {
@@ -83,9 +85,9 @@ impl Walk {
             }
             Change::Rollback { volume, source, left } => self.roll_back(volume, source, left)?,
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
-            Change::Receive { volume, name, identity, created_s, is_whole } => {
+            Change::Receive { volume, name, identity, source, created_s, receiving } => {
                 let record = &mut self.volume(volume)?.record;
-                record.receive(&name, identity, created_s, is_whole);
+                record.receive(&name, (identity, source), created_s, receiving);
             }
             Change::Suspect { pbn, is_suspect } => {
                 self.check_pbn(pbn)?;
@@ -111,21 +113,26 @@ impl Walk {
     ) -> Result<(), CheckError> {
         self.check_new(left)?;
         let source = self.volume(source)?;
-        let (map, size_bytes) = (source.map.clone(), source.record.size_bytes);
+        let size = (source.record.size_bytes, source.record.padding_bytes);
+        let map = source.map.clone();
         let volume = self.volume(id)?;
         let mut hidden = volume.record.clone();
         (hidden.id, hidden.is_hidden) = (left, true);
-        volume.record.roll_back(size_bytes);
+        volume.record.roll_back(size);
         let map = std::mem::replace(&mut volume.map, map);
         self.volumes.insert(left, WalkVolume { record: hidden, map });
         Ok(())
     }
 
-    fn resize(&mut self, volume: VolumeId, size_bytes: u64) -> Result<(), CheckError> {
+    fn resize(
+        &mut self,
+        volume: VolumeId,
+        (size_bytes, padding_bytes): (u64, u32),
+    ) -> Result<(), CheckError> {
         self.check_size(size_bytes)?;
         let blocks = size_bytes / u64::from(self.superblock.block_bytes);
         let volume = self.volume(volume)?;
-        volume.record.size_bytes = size_bytes;
+        volume.record.resize(size_bytes, padding_bytes);
         volume.map.remove(blocks..u64::MAX);
         Ok(())
     }

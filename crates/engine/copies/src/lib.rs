@@ -6,9 +6,11 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod exchange;
 mod receive;
 mod send;
 pub mod stream;
 
+pub use exchange::{Answers, Asked, Naming};
 pub use receive::{ReceiveError, ReceiveOptions, Received, receive};
 pub use send::{MayAnswer, SendError, Sent, send};

@@ -3,23 +3,29 @@
 //! The records of a frame become one batch of requests to the volume that is filled. A copy of an
 //! earlier block is read back from that volume, after what precedes it was written.
 
-use crate::stream::{Head, Record, StreamError, StreamReader, Sums};
+use crate::exchange::{Answers, Asked};
+use crate::stream::{Frame, Head, Record, StreamError, StreamReader, Sums};
 use gemelo_base::{Classified, Monitor, StopFlag, Unit};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_format::DedupMode;
+use gemelo_format::{DedupMode, Fingerprint};
 use gemelo_store::decompress;
-use gemelo_volume::{Pool, Receipt, Volume, VolumeError};
-use std::io::Read;
+use gemelo_volume::{Incoming, Pool, Receipt, Volume, VolumeError};
+use std::io::{self, Read};
 use thiserror::Error;
 
 /// Bytes of earlier blocks that are copied at once.
 const COPIED_BYTES: u64 = 1 << 20;
+
+/// Bytes of a stream after which what was received is made durable.
+const DURABLE_EVERY_BYTES: u64 = 8 << 20;
 
 /// Settings of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveOptions {
     /// Deduplication of a copy that builds on no other one.
     pub mode: DedupMode,
+    /// `true` to tell the sender which contents the pool has.
+    pub tells: bool,
 }
 
 /// The result of a receive.
@@ -60,6 +66,14 @@ pub enum ReceiveError {
         /// The error of the volume.
         source: DeviceError,
     },
+    /// The sender waits for answers, and there is no way back to it.
+    #[kind(BadInput)]
+    #[error("the stream is a part of a conversation: only 'gemelo volume copy' can have it")]
+    NoWayBack,
+    /// The sender cannot be answered.
+    #[kind(source)]
+    #[error("cannot answer the sender")]
+    Answer(#[source] io::Error),
     /// The user stopped it.
     #[kind(Failed)]
     #[error("stopped before the end")]
@@ -69,6 +83,9 @@ pub enum ReceiveError {
 /// Makes a snapshot `name` of a stream. It is there when this returns, and otherwise the pool is as
 /// it was.
 ///
+/// A stream of a conversation needs `answers`, the way back to the sender, who is told when this
+/// fails.
+///
 /// # Errors
 /// Fails if the stream is not whole or builds on a snapshot that the pool lacks, if the pool has a
 /// volume of this name, or if the pool fails.
@@ -76,35 +93,96 @@ pub fn receive(
     pool: &Pool,
     name: &str,
     input: &mut dyn Read,
+    mut answers: Option<Answers<'_>>,
     options: ReceiveOptions,
-    (monitor, stop): (&dyn Monitor, &StopFlag),
+    progress: (&dyn Monitor, &StopFlag),
+) -> Result<Received, ReceiveError> {
+    let received = receive_answering(pool, name, input, answers.as_mut(), options, progress);
+    if let (Err(_), Some(answers)) = (&received, &mut answers) {
+        answers.give_up();
+    }
+    received
+}
+
+fn receive_answering(
+    pool: &Pool,
+    name: &str,
+    input: &mut dyn Read,
+    mut answers: Option<&mut Answers<'_>>,
+    options: ReceiveOptions,
+    progress: (&dyn Monitor, &StopFlag),
 ) -> Result<Received, ReceiveError> {
     let (head, mut stream) = StreamReader::begin(input)?;
     let receipt = Receipt {
         identity: head.identity,
+        source: head.source,
         created_s: head.created_s,
         size_bytes: head.size_bytes,
+        padding_bytes: head.padding_bytes,
         base: head.since,
         mode: options.mode,
+        goes_on: head.is_exchange,
     };
-    let incoming = pool.incoming(name, receipt)?;
+    let mut incoming = pool.incoming(name, receipt)?;
+    if head.is_exchange {
+        // Fingerprints are of blocks of the pool.
+        let tells = options.tells && head.block_bytes == pool.block_bytes();
+        let naming = pool.naming().filter(|_| tells);
+        let answers = answers.as_mut().ok_or(ReceiveError::NoWayBack)?;
+        answers.greet(naming, incoming.received_bytes()).map_err(ReceiveError::Answer)?;
+    }
+    let filled = fill((pool, &mut incoming), (&head, &mut stream), answers, options, progress);
+    if let Err(error) = filled {
+        // A stream that is cut off can be continued. What the pool refuses makes room again.
+        if head.is_exchange && matches!(error, ReceiveError::Stream(_) | ReceiveError::Interrupted)
+        {
+            incoming.keep();
+        }
+        return Err(error);
+    }
+    let (sums, stream_bytes) = (stream.sums(), stream.bytes());
+    incoming.finish()?;
+    progress.0.finish();
+    Ok(Received { head, sums, stream_bytes })
+}
+
+/// Fills a copy, and notes its progress if it can be continued.
+fn fill(
+    (pool, incoming): (&Pool, &mut Incoming),
+    (head, stream): (&Head, &mut StreamReader<'_>),
+    mut answers: Option<&mut Answers<'_>>,
+    options: ReceiveOptions,
+    (monitor, stop): (&dyn Monitor, &StopFlag),
+) -> Result<(), ReceiveError> {
     monitor.begin("Receiving", Unit::Bytes, Some(head.size_bytes));
     let mut filler =
         Filler { volume: incoming.volume(), block_bytes: head.block_bytes, contents: Vec::new() };
-    let mut passed = 0;
-    while let Some(records) = stream.next_frame()? {
-        filler.fill(&records)?;
+    let (mut passed, mut durable_at) = (0, 0);
+    while let Some(frame) = stream.next_frame()? {
+        match frame {
+            Frame::Records(records) => filler.fill(&records)?,
+            Frame::Ask(asked) => {
+                let answers = answers.as_mut().filter(|_| head.is_exchange && options.tells);
+                let answers = answers.ok_or(ReceiveError::NoWayBack)?;
+                let has = filler.take_known(pool, &asked)?;
+                stream.note_known(has.iter().filter(|has| **has).count() as u64);
+                answers.answer(&has).map_err(ReceiveError::Answer)?;
+                continue;
+            }
+        }
         if stop.is_raised() {
             return Err(ReceiveError::Interrupted);
         }
         let next = stream.next_block();
         monitor.advance((next - passed) * u64::from(head.block_bytes));
         passed = next;
+        if head.is_exchange {
+            let is_durable = stream.bytes() - durable_at >= DURABLE_EVERY_BYTES;
+            incoming.note_received(next * u64::from(head.block_bytes), is_durable)?;
+            durable_at = if is_durable { stream.bytes() } else { durable_at };
+        }
     }
-    let (sums, stream_bytes) = (stream.sums(), stream.bytes());
-    incoming.finish()?;
-    monitor.finish();
-    Ok(Received { head, sums, stream_bytes })
+    Ok(())
 }
 
 /// Fills a volume.
@@ -155,6 +233,22 @@ impl Filler {
             batch.push(Request { operation, outcome: Ok(()) });
         }
         self.execute(&mut batch)
+    }
+
+    /// Writes the contents that the pool has to the blocks that should have them. Returns which.
+    fn take_known(&self, pool: &Pool, asked: &[Asked]) -> Result<Vec<bool>, ReceiveError> {
+        let wanted: Vec<Fingerprint> = asked.iter().map(|asked| asked.fingerprint).collect();
+        let known = pool.known_contents(&wanted)?;
+        let durability = Durability::Flushed;
+        // The contents are in memory, so it does not matter if another volume loses them now.
+        let mut batch = Vec::new();
+        for (asked, content) in asked.iter().zip(&known) {
+            let Some(data) = content.as_deref() else { continue };
+            let operation = Operation::Write { offset: self.offset(asked.block), data, durability };
+            batch.push(Request { operation, outcome: Ok(()) });
+        }
+        self.execute(&mut batch)?;
+        Ok(known.iter().map(Option::is_some).collect())
     }
 
     fn decompress_all(&mut self, records: &[Record<'_>]) -> Result<(), ReceiveError> {

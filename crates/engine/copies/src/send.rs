@@ -4,19 +4,20 @@
 //! keyed hash with the block that had them first, up to a bound: beyond it a content may be sent
 //! again. Numbers of blocks of the pool would not do, because contents move meanwhile.
 
-use crate::stream::{Head, Record, StreamWriter, Sums};
+use crate::exchange::{AnswerReader, Asked, BATCHES_AHEAD};
+use crate::stream::{ASKED_BYTES, Head, Record, StreamWriter, Sums};
 use gemelo_base::{Classified, Monitor, StopFlag, Unit, with_causes};
-use gemelo_format::{Compression, Lbn, MapEntry};
+use gemelo_format::{Compression, Lbn, MapEntry, SnapshotId};
 use gemelo_volume::{Outgoing, SentContent, VolumeError};
 
-use std::collections::HashMap;
-use std::io::{self, Write};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read, Write};
 use thiserror::Error;
 
 /// Contents that are remembered: 45 MiB of memory.
 const MAX_REMEMBERED: usize = (1 << 21) / 8 * 7;
-/// Bytes of contents that are read at once.
-const READ_BYTES: usize = 1 << 20;
+/// Most bytes of contents in a record.
+const RECORD_BYTES: usize = 1 << 20;
 /// Bytes of a keyed hash of a content.
 const NAME_BYTES: usize = 16;
 
@@ -40,6 +41,10 @@ pub enum SendError {
     #[kind(Failed)]
     #[error("cannot write the stream")]
     Output(#[source] io::Error),
+    /// The receiver does not answer.
+    #[kind(source)]
+    #[error("the receiver does not answer")]
+    NoAnswer(#[source] io::Error),
     /// Another process may act for the member by now.
     #[kind(Failed)]
     #[error("{0}")]
@@ -54,13 +59,15 @@ pub enum SendError {
 pub type MayAnswer<'a> = &'a dyn Fn() -> Result<(), String>;
 
 /// Writes a snapshot, or what differs from an earlier one, as a stream. After a failure the stream
-/// tells the reason.
+/// tells the reason. With `answers`, the way back from the receiver, only contents are sent that it
+/// does not have.
 ///
 /// # Errors
 /// Fails if the pool or the output fails.
 pub fn send(
     outgoing: &Outgoing,
     out: &mut dyn Write,
+    answers: Option<&mut (dyn Read + Send)>,
     may_answer: MayAnswer<'_>,
     (monitor, stop): (&dyn Monitor, &StopFlag),
 ) -> Result<Sent, SendError> {
@@ -68,14 +75,21 @@ pub fn send(
     let head = Head {
         block_bytes: outgoing.block_bytes(),
         size_bytes: record.size_bytes,
+        padding_bytes: record.padding_bytes,
         identity: outgoing.identity(),
+        source: SnapshotId::source_of(record),
         created_s: record.birth.created_s,
         name: record.name.clone(),
         since: outgoing.base(),
         is_compressed: outgoing.is_compressed(),
+        is_exchange: answers.is_some(),
     };
     monitor.begin("Sending", Unit::Bytes, Some(head.size_bytes));
-    let stream = StreamWriter::begin(out, &head).map_err(SendError::Output)?;
+    let mut stream = StreamWriter::begin(out, &head).map_err(SendError::Output)?;
+    if head.is_exchange {
+        stream.flush().map_err(SendError::Output)?;
+    }
+    let answers = answers.map(AnswerReader::begin).transpose().map_err(SendError::NoAnswer)?;
     let mut sender = Sender {
         outgoing,
         stream,
@@ -83,7 +97,7 @@ pub fn send(
         first_of: HashMap::new(),
         pending: Pending::None,
     };
-    let sent = sender.send_all(head.blocks(), may_answer, (monitor, stop));
+    let sent = sender.send_all(head.blocks(), answers, may_answer, (monitor, stop));
     match sent {
         Ok(()) => {
             let (sums, stream_bytes) = sender.stream.finish().map_err(SendError::Output)?;
@@ -117,31 +131,48 @@ struct Sender<'s> {
     pending: Pending,
 }
 
+/// A block that is sent.
+enum Planned {
+    Zeros,
+    /// Its content is that of an earlier block.
+    Copy(u64),
+    Content(SentContent),
+}
+
+/// Blocks of which the receiver was asked together, if it is asked.
+struct Batch {
+    blocks: Vec<(u64, Planned)>,
+    /// Contents that were asked for.
+    asked: usize,
+}
+
 impl Sender<'_> {
     fn send_all(
         &mut self,
         blocks: u64,
+        mut answers: Option<AnswerReader<'_>>,
         may_answer: MayAnswer<'_>,
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<(), SendError> {
-        let at_once = (READ_BYTES / self.block_bytes).max(1);
-        let mut next = Lbn(0);
+        let at_once = (ASKED_BYTES / self.block_bytes).max(1);
+        let ahead = answers.as_ref().and_then(|answers| answers.fingerprinter());
+        let ahead = if ahead.is_some() { BATCHES_AHEAD } else { 0 };
+        let received = answers.as_ref().map_or(0, AnswerReader::received_bytes);
+        let received = (received / self.block_bytes as u64).min(blocks);
+        monitor.advance(received * self.block_bytes as u64);
+        let (mut next, mut batches) = (Lbn(received), VecDeque::new());
         while next.0 < blocks {
             let found = self.outgoing.differences(next)?;
-            for some in found.entries.chunks(at_once) {
+            let entries: Vec<_> = found.entries.iter().map(|one| (one.lbn, one.own)).collect();
+            for some in entries.chunks(at_once) {
                 if stop.is_raised() {
                     return Err(SendError::Interrupted);
                 }
-                let is_stored = |lbn: &MapEntry| *lbn != MapEntry::Unmapped;
-                let stored: Vec<Lbn> =
-                    some.iter().filter(|one| is_stored(&one.own)).map(|one| one.lbn).collect();
-                let mut contents = self.outgoing.contents(&stored)?.into_iter();
+                let batch = self.plan(some, answers.as_ref())?;
                 may_answer().map_err(SendError::NotAnswering)?;
-                for one in some {
-                    match is_stored(&one.own).then(|| contents.next()).flatten().flatten() {
-                        Some(content) => self.add_content(one.lbn.0, content)?,
-                        None => self.add_zeros(one.lbn.0)?,
-                    }
+                batches.push_back(batch);
+                while batches.len() > ahead {
+                    self.add_next(&mut batches, answers.as_mut())?;
                 }
             }
             assert!(found.end > next, "each comparison goes on");
@@ -149,7 +180,76 @@ impl Sender<'_> {
             monitor.advance((end - next.0) * self.block_bytes as u64);
             next = found.end;
         }
+        while !batches.is_empty() {
+            self.add_next(&mut batches, answers.as_mut())?;
+        }
         self.write_pending()
+    }
+
+    /// Reads the contents of some blocks, and asks the receiver for them.
+    fn plan(
+        &mut self,
+        some: &[(Lbn, MapEntry)],
+        answers: Option<&AnswerReader<'_>>,
+    ) -> Result<Batch, SendError> {
+        let is_stored = |entry: &MapEntry| *entry != MapEntry::Unmapped;
+        let stored: Vec<Lbn> =
+            some.iter().filter(|(_, own)| is_stored(own)).map(|(lbn, _)| *lbn).collect();
+        let mut contents = self.outgoing.contents(&stored)?.into_iter();
+        let blocks: Vec<(u64, Planned)> = some
+            .iter()
+            .map(|(lbn, own)| {
+                let content = is_stored(own).then(|| contents.next()).flatten().flatten();
+                let block = lbn.0;
+                let planned = content.map_or(Planned::Zeros, |content| {
+                    self.earlier(block, &content).map_or(Planned::Content(content), Planned::Copy)
+                });
+                (block, planned)
+            })
+            .collect();
+        let Some(fingerprinter) = answers.and_then(AnswerReader::fingerprinter) else {
+            return Ok(Batch { blocks, asked: 0 });
+        };
+        let asked = blocks.iter().filter_map(|(block, planned)| match planned {
+            Planned::Content(content) => {
+                let fingerprint = fingerprinter.of(&content.content);
+                Some(Asked { block: *block, fingerprint })
+            }
+            Planned::Zeros | Planned::Copy(_) => None,
+        });
+        let asked: Vec<Asked> = asked.collect();
+        if !asked.is_empty() {
+            self.stream.ask(&asked).map_err(SendError::Output)?;
+        }
+        let asked = asked.len();
+        Ok(Batch { blocks, asked })
+    }
+
+    /// Adds the records of the first batch, without the contents that the receiver has.
+    fn add_next(
+        &mut self,
+        batches: &mut VecDeque<Batch>,
+        answers: Option<&mut AnswerReader<'_>>,
+    ) -> Result<(), SendError> {
+        let Some(Batch { blocks, asked }) = batches.pop_front() else { return Ok(()) };
+        let has = match answers {
+            Some(answers) if asked > 0 => answers.next(asked).map_err(SendError::NoAnswer)?,
+            _ => Vec::new(),
+        };
+        self.stream.note_known(has.iter().filter(|has| **has).count() as u64);
+        let mut has = has.into_iter();
+        for (block, planned) in blocks {
+            match planned {
+                Planned::Zeros => self.add_zeros(block)?,
+                Planned::Copy(earlier) => self.add_copy(block, earlier)?,
+                Planned::Content(content) => {
+                    if has.next() != Some(true) {
+                        self.add_content(block, content)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn add_zeros(&mut self, block: u64) -> Result<(), SendError> {
@@ -164,9 +264,6 @@ impl Sender<'_> {
     }
 
     fn add_content(&mut self, block: u64, sent: SentContent) -> Result<(), SendError> {
-        if let Some(earlier) = self.earlier(block, &sent) {
-            return self.add_copy(block, earlier);
-        }
         let SentContent { content, form, .. } = sent;
         if let Some((algorithm, bytes)) = form.filter(|(algorithm, _)| is_known(*algorithm)) {
             self.write_pending()?;
@@ -176,7 +273,7 @@ impl Sender<'_> {
         match &mut self.pending {
             Pending::Plain { first, contents }
                 if *first + (contents.len() / self.block_bytes) as u64 == block
-                    && contents.len() < READ_BYTES =>
+                    && contents.len() < RECORD_BYTES =>
             {
                 contents.extend_from_slice(&content);
             }

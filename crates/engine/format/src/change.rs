@@ -5,7 +5,7 @@ use super::codec::{Reader, put_text, put_varint};
 use crate::limits::{Holds, VolumeLimits};
 use crate::packed::Compression;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
-use crate::volume::{SnapshotId, VolumeRecord};
+use crate::volume::{Receiving, SnapshotId, VolumeRecord, padding_from, source_from};
 
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub enum Change {
         volume: VolumeId,
         /// The new size in bytes.
         size_bytes: u64,
+        /// Bytes at its end that fill up the last block of an import.
+        padding_bytes: u32,
     },
     /// Adds a new volume with the size, mode and map of another.
     Clone {
@@ -114,6 +116,8 @@ pub enum Change {
         volume: VolumeId,
         /// The new size in bytes.
         size_bytes: u64,
+        /// Bytes at its end that fill up the last block of an import.
+        padding_bytes: u32,
     },
     /// Marks a block as damaged, or clears the mark of a block whose content was written anew.
     Suspect {
@@ -139,10 +143,12 @@ pub enum Change {
         name: String,
         /// The snapshot of which it is a copy.
         identity: SnapshotId,
+        /// The volume of which that is a snapshot; [`None`] if unknown.
+        source: Option<VolumeId>,
         /// Creation time in seconds since 1970, UTC; `None` if unknown.
         created_s: Option<u64>,
-        /// `true` if it is a snapshot now; `false` while it is filled.
-        is_whole: bool,
+        /// Its progress while it is filled; [`None`] if it is a snapshot now.
+        receiving: Option<Receiving>,
     },
     /// Gives a volume the map and the size of another one. The map that it had goes to a new,
     /// hidden volume.
@@ -209,19 +215,23 @@ impl Change {
                 out.push(4);
                 record.encode(out);
             }
-            Self::Receive { volume, name, identity, created_s, is_whole } => {
+            Self::Receive { volume, name, identity, source, created_s, receiving } => {
                 put_head(out, 21, *volume);
                 put_text(out, name);
                 out.extend_from_slice(&identity.to_bytes());
+                out.extend_from_slice(&source.map_or(0, |source| source.0).to_le_bytes());
                 put_varint(out, created_s.unwrap_or(0));
-                out.push(u8::from(*is_whole));
+                out.push(u8::from(receiving.is_none()));
+                receiving.iter().for_each(|receiving| receiving.encode(out));
             }
             Self::Remove { volume } => put_head(out, 5, *volume),
             Self::Rename { volume, name } => {
                 put_head(out, 6, *volume);
                 put_text(out, name);
             }
-            Self::Resize { volume, size_bytes } => put_size(out, 7, *volume, *size_bytes),
+            Self::Resize { volume, size_bytes, padding_bytes } => {
+                put_size(out, 7, *volume, (*size_bytes, *padding_bytes));
+            }
             Self::Clone { source, volume, name, read_only, created_s } => {
                 put_head(out, 8, *source);
                 put_varint(out, u64::from(volume.0));
@@ -246,7 +256,9 @@ impl Change {
             }
             Self::Lose { volume, first, count } => put_range(out, 18, *volume, *first, *count),
             Self::Hide { volume } => put_head(out, 11, *volume),
-            Self::Shrink { volume, size_bytes } => put_size(out, 15, *volume, *size_bytes),
+            Self::Shrink { volume, size_bytes, padding_bytes } => {
+                put_size(out, 15, *volume, (*size_bytes, *padding_bytes));
+            }
             Self::JournalData { pbn, content } => Self::encode_journal_data(*pbn, content, out),
             Self::SetMode { .. }
             | Self::SetCompression { .. }
@@ -373,7 +385,10 @@ impl Change {
             3 => Self::Unmap { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
             5 => Self::Remove { volume },
             6 => Self::Rename { volume, name: reader.text()?.to_owned() },
-            7 => Self::Resize { volume, size_bytes: reader.varint()? },
+            7 => {
+                let (size_bytes, padding_bytes) = size_from(reader)?;
+                Self::Resize { volume, size_bytes, padding_bytes }
+            }
             8 => Self::Clone {
                 source: volume,
                 volume: volume_from(reader)?,
@@ -382,13 +397,20 @@ impl Change {
                 created_s: created_from(reader)?,
             },
             11 => Self::Hide { volume },
-            15 => Self::Shrink { volume, size_bytes: reader.varint()? },
+            15 => {
+                let (size_bytes, padding_bytes) = size_from(reader)?;
+                Self::Shrink { volume, size_bytes, padding_bytes }
+            }
             21 => Self::Receive {
                 volume,
                 name: reader.text()?.to_owned(),
                 identity: SnapshotId::decode(reader)?,
+                source: source_from(reader)?,
                 created_s: created_from(reader)?,
-                is_whole: reader.u8()? == 1,
+                receiving: match reader.u8()? {
+                    1 => None,
+                    _ => Some(Receiving::decode(reader)?),
+                },
             },
             18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
             _ => return Self::decode_setting(tag, volume, reader),
@@ -439,9 +461,15 @@ fn put_range(out: &mut Vec<u8>, tag: u8, volume: VolumeId, first: Lbn, count: u6
     put_varint(out, count);
 }
 
-fn put_size(out: &mut Vec<u8>, tag: u8, volume: VolumeId, size_bytes: u64) {
+fn put_size(out: &mut Vec<u8>, tag: u8, volume: VolumeId, (size_bytes, padding_bytes): (u64, u32)) {
     put_head(out, tag, volume);
     put_varint(out, size_bytes);
+    put_varint(out, u64::from(padding_bytes));
+}
+
+fn size_from(reader: &mut Reader<'_>) -> Option<(u64, u32)> {
+    let size_bytes = reader.varint()?;
+    Some((size_bytes, padding_from(reader, size_bytes)?))
 }
 
 fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {

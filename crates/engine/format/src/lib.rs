@@ -64,7 +64,7 @@ pub use types::{
     Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, IndexForm, Lbn, MAX_NAME_BYTES,
     MAX_VOLUME_BLOCKS, MapEntry, Pbn, Policy, VolumeId, WordForm,
 };
-pub use volume::{Birth, Origin, SnapshotId, VolumeRecord};
+pub use volume::{Birth, Origin, Receiving, SnapshotId, VolumeRecord};
 
 use twox_hash::XxHash3_64;
 

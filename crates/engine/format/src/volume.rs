@@ -27,6 +27,11 @@ pub struct VolumeRecord {
     pub name: String,
     /// The size in bytes.
     pub size_bytes: u64,
+    /// Bytes at its end that fill up the last block of an import, so that an export can leave them
+    /// out.
+    #[stat(skip)]
+    #[serde(default)]
+    pub padding_bytes: u32,
     /// The time at which writes are deduplicated.
     #[stat(skip)]
     pub mode: DedupMode,
@@ -39,10 +44,10 @@ pub struct VolumeRecord {
     #[serde(skip)]
     #[stat(skip)]
     pub is_hidden: bool,
-    /// `true` while the volume is being received. No client sees it, and an opening removes it.
+    /// The progress of a volume that is being received, which no client sees; [`None`] for others.
     #[serde(skip)]
     #[stat(skip)]
-    pub is_unfinished: bool,
+    pub receiving: Option<Receiving>,
     /// Limits of its load and its space.
     #[stat(skip)]
     #[serde(default)]
@@ -91,7 +96,52 @@ pub enum Origin {
         /// The snapshot of which it is a copy.
         #[schemars(with = "String")]
         identity: SnapshotId,
+        /// The volume of which that is a snapshot, in the pool where it was made; `None` if
+        /// unknown.
+        #[serde(default)]
+        source: Option<VolumeId>,
     },
+}
+
+/// The progress of a volume that is being received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Receiving {
+    /// The snapshot on which it builds; [`None`] if it is received as a whole.
+    pub base: Option<SnapshotId>,
+    /// It has all that comes before this byte. Without any, it cannot be continued.
+    pub received_bytes: u64,
+    /// The time of the last progress in seconds since 1970, UTC; 0 if unknown.
+    pub seen_s: u64,
+}
+
+impl Receiving {
+    /// An unfinished copy is kept for a week after its last progress.
+    pub const KEPT_S: u64 = 7 * 86_400;
+
+    /// Returns whether the copy can still be continued at this time. A clock that was set back
+    /// makes nothing old.
+    #[must_use]
+    pub fn is_kept(&self, now_utc_s: Option<u64>) -> bool {
+        let age_s = now_utc_s.map_or(0, |now_s| now_s.saturating_sub(self.seen_s));
+        self.received_bytes > 0 && (self.seen_s == 0 || age_s <= Self::KEPT_S)
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.received_bytes);
+        put_varint(out, self.seen_s);
+        out.push(u8::from(self.base.is_some()));
+        out.extend(self.base.iter().flat_map(|base| base.to_bytes()));
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let (received_bytes, seen_s) = (reader.varint()?, reader.varint()?);
+        let base = match reader.u8()? {
+            0 => None,
+            1 => Some(SnapshotId::decode(reader)?),
+            _ => return None,
+        };
+        Some(Self { base, received_bytes, seen_s })
+    }
 }
 
 /// Tells a snapshot from all others, of this pool and of others. A copy keeps the identity.
@@ -118,9 +168,19 @@ impl SnapshotId {
             return None;
         }
         Some(match record.birth.origin {
-            Origin::Received { identity } => identity,
+            Origin::Received { identity, .. } => identity,
             _ => Self { pool, volume: record.id, created_s: record.birth.created_s.unwrap_or(0) },
         })
+    }
+
+    /// The volume of which the volume of this record is a snapshot, in the pool where it was made.
+    #[must_use]
+    pub const fn source_of(record: &VolumeRecord) -> Option<VolumeId> {
+        match record.birth.origin {
+            Origin::Received { source, .. } => source,
+            Origin::Clone { volume, .. } => Some(volume),
+            Origin::Empty | Origin::Imported => None,
+        }
     }
 
     /// Encodes the identity.
@@ -202,9 +262,10 @@ impl Birth {
                 out.extend_from_slice(&volume.0.to_le_bytes());
                 put_text(out, name);
             }
-            Origin::Received { identity } => {
+            Origin::Received { identity, source } => {
                 out.push(4);
                 out.extend_from_slice(&identity.to_bytes());
+                out.extend_from_slice(&source.map_or(0, |source| source.0).to_le_bytes());
             }
         }
     }
@@ -215,7 +276,10 @@ impl Birth {
             1 => Origin::Empty,
             2 => Origin::Imported,
             3 => Origin::Clone { volume: VolumeId(reader.u32()?), name: reader.text()?.to_owned() },
-            4 => Origin::Received { identity: SnapshotId::decode(reader)? },
+            4 => {
+                let identity = SnapshotId::decode(reader)?;
+                Origin::Received { identity, source: source_from(reader)? }
+            }
             _ => return None,
         };
         Some(Self { created_s, origin })
@@ -234,7 +298,7 @@ impl VolumeRecord {
     ) -> Self {
         let origin = Origin::Clone { volume: self.id, name: self.name.clone() };
         let birth = Birth { created_s, origin };
-        let (is_hidden, is_unfinished) = (false, false);
+        let (is_hidden, receiving) = (false, None);
         let (limits, holds, rollbacks) = (VolumeLimits::default(), Holds::default(), 0);
         let name = name.to_owned();
         Self {
@@ -242,7 +306,7 @@ impl VolumeRecord {
             name,
             read_only,
             is_hidden,
-            is_unfinished,
+            receiving,
             limits,
             rollbacks,
             holds,
@@ -251,9 +315,27 @@ impl VolumeRecord {
         }
     }
 
+    /// Returns whether the volume is being received.
+    #[must_use]
+    pub const fn is_unfinished(&self) -> bool {
+        self.receiving.is_some()
+    }
+
+    /// Gives the volume this size.
+    pub const fn resize(&mut self, size_bytes: u64, padding_bytes: u32) {
+        (self.size_bytes, self.padding_bytes) = (size_bytes, padding_bytes);
+    }
+
+    /// Length in bytes of what was imported; the size of a volume that was not, or that was resized
+    /// since.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        self.size_bytes.saturating_sub(u64::from(self.padding_bytes))
+    }
+
     /// Gives the volume the size of another one, with whose map it goes on.
-    pub const fn roll_back(&mut self, size_bytes: u64) {
-        self.size_bytes = size_bytes;
+    pub const fn roll_back(&mut self, (size_bytes, padding_bytes): (u64, u32)) {
+        self.resize(size_bytes, padding_bytes);
         self.rollbacks = self.rollbacks.wrapping_add(1);
     }
 
@@ -261,13 +343,13 @@ impl VolumeRecord {
     pub fn receive(
         &mut self,
         name: &str,
-        identity: SnapshotId,
+        (identity, source): (SnapshotId, Option<VolumeId>),
         created_s: Option<u64>,
-        is_whole: bool,
+        receiving: Option<Receiving>,
     ) {
         name.clone_into(&mut self.name);
-        self.birth = Birth { created_s, origin: Origin::Received { identity } };
-        (self.read_only, self.is_unfinished) = (is_whole, !is_whole);
+        self.birth = Birth { created_s, origin: Origin::Received { identity, source } };
+        (self.read_only, self.receiving) = (receiving.is_none(), receiving);
     }
 
     /// Adds the record to a table or a change.
@@ -281,12 +363,16 @@ impl VolumeRecord {
         out.push(
             flag(self.read_only, READ_ONLY)
                 | flag(self.is_hidden, HIDDEN)
-                | flag(self.is_unfinished, UNFINISHED),
+                | flag(self.is_unfinished(), UNFINISHED),
         );
         self.limits.encode(out);
+        put_varint(out, u64::from(self.padding_bytes));
         put_varint(out, u64::from(self.rollbacks));
         self.holds.encode(out);
         self.birth.encode(out);
+        if let Some(receiving) = self.receiving {
+            receiving.encode(out);
+        }
     }
 
     /// Decodes a record. Returns `None` if the bytes are malformed.
@@ -299,26 +385,43 @@ impl VolumeRecord {
         let all = READ_ONLY | HIDDEN | UNFINISHED;
         let flags = reader.u8().filter(|flags| flags & !all == 0)?;
         let limits = VolumeLimits::decode(reader)?;
+        let padding_bytes = padding_from(reader, size_bytes)?;
         let rollbacks = u32::try_from(reader.varint()?).ok()?;
         let holds = Holds::decode(reader)?;
         let birth = Birth::decode(reader)?;
         let has = |bit: u8| flags & bit != 0;
-        let (read_only, is_hidden, is_unfinished) = (has(READ_ONLY), has(HIDDEN), has(UNFINISHED));
+        let (read_only, is_hidden) = (has(READ_ONLY), has(HIDDEN));
+        let receiving = if has(UNFINISHED) { Some(Receiving::decode(reader)?) } else { None };
         Some(Self {
             id,
             name,
             size_bytes,
+            padding_bytes,
             mode,
             compression,
             read_only,
             is_hidden,
-            is_unfinished,
+            receiving,
             limits,
             rollbacks,
             holds,
             birth,
         })
     }
+}
+
+/// Reads the id of a volume, or 0 for none.
+pub(super) fn source_from(reader: &mut Reader<'_>) -> Option<Option<VolumeId>> {
+    match reader.u32()? {
+        0 => Some(None),
+        id => Some(Some(VolumeId(id)).filter(|id| id.is_possible())),
+    }
+}
+
+/// Reads the padding of a volume, which is less than its size.
+pub(super) fn padding_from(reader: &mut Reader<'_>, size_bytes: u64) -> Option<u32> {
+    let padding = reader.varint()?;
+    u32::try_from(padding).ok().filter(|_| padding == 0 || padding < size_bytes)
 }
 
 #[cfg(test)]
@@ -330,11 +433,16 @@ mod tests {
             id: VolumeId(300),
             name: "größer".into(),
             size_bytes: 1 << 40,
+            padding_bytes: 3519,
             mode: DedupMode::Offline,
             compression: Compression::Zstd(7),
             read_only: true,
             is_hidden: true,
-            is_unfinished: true,
+            receiving: Some(Receiving {
+                base: Some(IDENTITY),
+                received_bytes: 1 << 41,
+                seen_s: 1_700_000_002,
+            }),
             limits: VolumeLimits { quota_bytes: Some(1 << 40), ..VolumeLimits::default() },
             rollbacks: 3,
             holds: Holds::of(["backup"]),
@@ -351,7 +459,8 @@ mod tests {
             Origin::Empty,
             Origin::Imported,
             Origin::Clone { volume: VolumeId(7), name: "base".into() },
-            Origin::Received { identity: IDENTITY },
+            Origin::Received { identity: IDENTITY, source: None },
+            Origin::Received { identity: IDENTITY, source: Some(VolumeId(7)) },
         ];
         for origin in origins {
             for created_s in [None, Some(1_700_000_000)] {
@@ -378,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_copy_keeps_the_identity_and_a_volume_that_takes_writes_has_none() {
-        let origin = Origin::Received { identity: IDENTITY };
+        let origin = Origin::Received { identity: IDENTITY, source: None };
         let copy = record(Birth { created_s: Some(5), origin });
         assert_eq!(SnapshotId::of([1; 16], &copy), Some(IDENTITY));
         let own = record(Birth { created_s: Some(5), origin: Origin::Empty });

@@ -173,6 +173,13 @@ pub enum VolumeError {
         /// The name of the copy.
         name: String,
     },
+    /// Another process fills a copy of the snapshot.
+    #[kind(InUse)]
+    #[error("a copy of this snapshot is being made by another command, as '{name}'")]
+    BeingReceived {
+        /// The name of the copy.
+        name: String,
+    },
     /// The volume takes writes, so it has no identity.
     #[kind(BadInput)]
     #[error("volume '{name}' is no snapshot: create one with 'gemelo volume snapshot' first")]

@@ -3,8 +3,9 @@
 //! A fuzzer does not guess checksums, so the input has the description of the head and the frames
 //! without them, and they are made here. It is read as it is, too.
 
-use gemelo_copies::stream::{Head, Record, StreamReader, StreamWriter};
-use gemelo_format::{SnapshotId, VolumeId};
+use gemelo_copies::Asked;
+use gemelo_copies::stream::{Frame, Head, Record, StreamReader, StreamWriter};
+use gemelo_format::{Fingerprint, SnapshotId, VolumeId};
 
 const MAGIC: &[u8; 8] = b"GEMELOST";
 /// Bytes of a checksum.
@@ -23,7 +24,14 @@ pub(crate) fn stream(bytes: &[u8]) {
 fn read(mut bytes: &[u8]) {
     let Ok((head, mut stream)) = StreamReader::begin(&mut bytes) else { return };
     let mut next = 0;
-    while let Ok(Some(records)) = stream.next_frame() {
+    while let Ok(Some(frame)) = stream.next_frame() {
+        let records = match frame {
+            Frame::Records(records) => records,
+            Frame::Ask(asked) => {
+                assert!(asked.iter().all(|asked| asked.block < head.blocks()));
+                continue;
+            }
+        };
         for record in records {
             let (first, count) = match record {
                 Record::Zeros { first, count } => (first, count),
@@ -79,18 +87,23 @@ pub(crate) fn stream_seeds() -> Vec<Vec<u8>> {
         Record::Compressed { block: 14, algorithm: 1, bytes: &[3; 40] },
         Record::Copies { first: 60, count: 2, from: 0 },
     ];
+    let asked = Asked { block: 3, fingerprint: Fingerprint::from_bytes([9; 16]) };
     let of = |since| {
         let head = Head {
             block_bytes: BLOCK_BYTES,
             size_bytes: BLOCKS * u64::from(BLOCK_BYTES),
+            padding_bytes: 7,
             identity: identity(5),
+            source: Some(VolumeId(2)),
             created_s: Some(5),
             name: "a name".to_owned(),
             since,
             is_compressed: true,
+            is_exchange: true,
         };
         let mut out = Vec::new();
         let written = StreamWriter::begin(&mut out, &head).and_then(|mut stream| {
+            stream.ask(&[asked])?;
             records.iter().try_for_each(|record| stream.add(record))?;
             stream.finish()
         });

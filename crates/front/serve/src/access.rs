@@ -163,7 +163,8 @@ impl PoolAccess {
         answer.map_err(about)
     }
 
-    /// Sends a snapshot as a stream: all of it, or what differs from the snapshot `since`.
+    /// Sends a snapshot as a stream: all of it, or what differs from the snapshot `since`. With
+    /// `answers`, the way back from the receiver, without the contents that it has.
     ///
     /// # Errors
     /// Fails if there is no such snapshot, or if the pool or the output fails.
@@ -172,22 +173,29 @@ impl PoolAccess {
         name: &str,
         since: Option<&str>,
         out: &mut dyn Write,
+        answers: Option<Box<dyn Read + Send>>,
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<CopiedReport, RequestFailure> {
         let sent = match &self.had {
-            PoolHolder::Here(pool, _) => pool
-                .outgoing(name, since)
-                .and_then(|outgoing| pool.send(&outgoing, out, (monitor, stop))),
+            PoolHolder::Here(pool, _) => pool.outgoing(name, since).and_then(|outgoing| {
+                let mut answers = answers;
+                let answers = answers.as_mut().map(|answers| &mut **answers as _);
+                pool.send(&outgoing, (out, answers), (monitor, stop))
+            }),
             PoolHolder::Elsewhere(_) => {
                 let (name, since) = (name.to_owned(), since.map(str::to_owned));
-                let request = PoolRequest::Send { name, since };
-                control::send(&self.directory, &request, out, (monitor, stop)).and_then(copied)
+                let is_exchange = answers.is_some();
+                let request = PoolRequest::Send { name, since, is_exchange };
+                let copied_to = (out, answers);
+                control::send(&self.directory, &request, copied_to, (monitor, stop))
+                    .and_then(copied)
             }
         };
         sent.map_err(|failure| failure.about_place(&self.place))
     }
 
-    /// Makes a snapshot of a stream. The pool is as it was if that fails.
+    /// Makes a snapshot of a stream. The pool is as it was if that fails. `answers` is the way back
+    /// to the sender.
     ///
     /// # Errors
     /// Fails if the stream is refused, or if the pool fails.
@@ -196,13 +204,19 @@ impl PoolAccess {
         name: &str,
         mode: DedupMode,
         input: &mut dyn Read,
+        answers: Option<&mut (dyn Write + Send)>,
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<CopiedReport, RequestFailure> {
         let received = match &self.had {
-            PoolHolder::Here(pool, _) => pool.receive(name, mode, input, (monitor, stop)),
+            PoolHolder::Here(pool, _) => {
+                pool.receive(name, mode, (input, answers), (monitor, stop))
+            }
             PoolHolder::Elsewhere(_) => {
-                let request = PoolRequest::Receive { name: name.to_owned(), mode };
-                control::receive(&self.directory, &request, input, (monitor, stop)).and_then(copied)
+                let (name, is_exchange) = (name.to_owned(), answers.is_some());
+                let request = PoolRequest::Receive { name, mode, is_exchange };
+                let copied_from = (input, answers);
+                control::receive(&self.directory, &request, copied_from, (monitor, stop))
+                    .and_then(copied)
             }
         };
         received.map_err(|failure| failure.about_place(&self.place))

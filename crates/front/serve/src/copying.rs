@@ -5,7 +5,7 @@ use crate::open_pool::OpenPool;
 use crate::request::{CopiedReport, Reply};
 use gemelo_base::{Classified, Monitor, StopFlag};
 use gemelo_copies::stream::Sums;
-use gemelo_copies::{ReceiveOptions, receive, send};
+use gemelo_copies::{Answers, ReceiveOptions, receive, send};
 use gemelo_format::DedupMode;
 use gemelo_volume::Outgoing;
 use std::io::{Read, Write};
@@ -40,12 +40,12 @@ impl OpenPool {
     pub(crate) fn send(
         &self,
         outgoing: &Outgoing,
-        out: &mut dyn Write,
+        (out, answers): (&mut dyn Write, Option<&mut (dyn Read + Send)>),
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<CopiedReport, RequestFailure> {
         let may_answer = || self.check_lease().map_err(|failure| failure.text);
-        let sent =
-            send(outgoing, out, &may_answer, (monitor, stop)).map_err(|error| failed(&error))?;
+        let sent = send(outgoing, out, answers, &may_answer, (monitor, stop))
+            .map_err(|error| failed(&error))?;
         let record = outgoing.record();
         Ok(report(
             (&record.name, outgoing.base().is_some(), record.size_bytes),
@@ -58,11 +58,12 @@ impl OpenPool {
         &self,
         name: &str,
         mode: DedupMode,
-        input: &mut dyn Read,
+        (input, answers): (&mut dyn Read, Option<&mut (dyn Write + Send)>),
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<CopiedReport, RequestFailure> {
-        let options = ReceiveOptions { mode };
-        let received = receive(self.pool(), name, input, options, (monitor, stop));
+        let options = ReceiveOptions { mode, tells: self.settings().of_pool().is_on("exchange") };
+        let answers = answers.map(Answers::new);
+        let received = receive(self.pool(), name, input, answers, options, (monitor, stop));
         let received = received.map_err(|error| failed(&error))?;
         self.check_lease()?;
         let head = &received.head;
@@ -90,5 +91,6 @@ fn report(
         content_bytes: bytes(sums.contents),
         duplicate_bytes: bytes(sums.copies),
         zero_bytes: bytes(sums.zeros),
+        known_bytes: bytes(sums.known),
     }
 }

@@ -63,7 +63,8 @@ pub use settings::{
 };
 pub use systemd::{InheritedSocket, handed_over};
 pub use transfer::{
-    BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
+    BadRange, BadRanges, HashedVolume, OnBadBlock, PART_BYTES, RangeHash, Sink, Source,
+    TransferError, Transferred, UNIT_BYTES, export, exported_length, import,
 };
 pub use whole_volumes::connected;
 

@@ -203,6 +203,10 @@ impl OpenPool {
             PoolRequest::Set { volume, changes } => self.set(volume.as_deref(), changes)?,
             PoolRequest::Settings { volume } => return self.report_settings(volume.as_deref()),
             PoolRequest::Tick => return self.tick().map(Reply::Ticked),
+            PoolRequest::PruneCopies { name, keep } => {
+                let rule = keep.parse().map_err(RequestFailure::refused)?;
+                return Ok(Reply::Ticked(self.prune_copies(name, rule)?));
+            }
             PoolRequest::Collect { max_bytes_per_s } => {
                 return self.collect(*max_bytes_per_s, monitor, stop);
             }

@@ -56,6 +56,9 @@ pub enum PoolRequest {
         name: String,
         /// New size in bytes.
         size_bytes: u64,
+        /// Bytes at its end that fill up the last block of an import.
+        #[serde(default)]
+        padding_bytes: u32,
         /// `true` to let the volume become smaller, which loses the data beyond the new end.
         force: bool,
     },
@@ -104,6 +107,9 @@ pub enum PoolRequest {
         name: String,
         /// Name of the snapshot from which on only differences are sent.
         since: Option<String>,
+        /// `true` if the receiver's answers come over the connection, too.
+        #[serde(default)]
+        is_exchange: bool,
     },
     /// Makes a snapshot of a stream that comes over the connection.
     Receive {
@@ -111,6 +117,9 @@ pub enum PoolRequest {
         name: String,
         /// Deduplication of a snapshot that builds on no other one.
         mode: DedupMode,
+        /// `true` if answers to the sender go over the connection, too.
+        #[serde(default)]
+        is_exchange: bool,
     },
     /// Changes settings of the pool or of a volume.
     Set {
@@ -126,6 +135,13 @@ pub enum PoolRequest {
     },
     /// Makes the snapshots that are due by the settings of the volumes, and removes old ones.
     Tick,
+    /// Removes copies of earlier snapshots of the volume of whose snapshot this is a copy.
+    PruneCopies {
+        /// Name of the copy.
+        name: String,
+        /// The rule, as the setting `keep` has it.
+        keep: String,
+    },
     /// Runs the collector.
     Collect {
         /// Most bytes a second that are given back; [`None`] for no limit.
@@ -226,7 +242,7 @@ pub enum Reply {
     },
     /// The reply to [`PoolRequest::Settings`].
     Settings(Vec<SettingReport>),
-    /// The reply to [`PoolRequest::Tick`].
+    /// The reply to [`PoolRequest::Tick`] and [`PoolRequest::PruneCopies`].
     Ticked(TickReport),
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
@@ -249,6 +265,9 @@ pub struct CopiedReport {
     pub duplicate_bytes: u64,
     /// Bytes that are zeros now.
     pub zero_bytes: u64,
+    /// Bytes of the blocks whose contents the receiver had.
+    #[serde(default)]
+    pub known_bytes: u64,
 }
 
 /// The snapshots that the schedule has made and removed.

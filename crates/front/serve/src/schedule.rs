@@ -13,13 +13,15 @@ use crate::request::TickReport;
 use crate::settings::KeepRule;
 use gemelo_base::background::{Step, Task, Worker};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
-use gemelo_format::VolumeId;
+use gemelo_format::{Origin, VolumeId, VolumeRecord};
 use gemelo_place::{PlacedPool, PoolPlace};
 use gemelo_volume::{NewCopy, VolumeSummary};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// The file with the list.
@@ -44,6 +46,8 @@ type MadeSnapshots = BTreeMap<u32, Vec<MadeSnapshot>>;
 pub(crate) struct Schedule {
     kept: KeptText,
     made: Mutex<Option<MadeSnapshots>>,
+    /// The hour in which unfinished copies were looked at last.
+    forgot_hour: AtomicU64,
     task: Task,
 }
 
@@ -51,7 +55,7 @@ impl Schedule {
     pub(crate) fn new(place: &PoolPlace, placed: &Arc<PlacedPool>) -> Self {
         let kept = KeptText::new(place, placed, FILE);
         let task = Task::new("snapshots", Arc::new(SystemClock::new()));
-        Self { kept, made: Mutex::default(), task }
+        Self { kept, made: Mutex::default(), forgot_hour: AtomicU64::new(0), task }
     }
 
     pub(crate) const fn task(&self) -> &Task {
@@ -64,6 +68,9 @@ impl Schedule {
         pool: &OpenPool,
         now_utc_s: u64,
     ) -> Result<TickReport, RequestFailure> {
+        if self.forgot_hour.swap(now_utc_s / 3600, Ordering::Relaxed) != now_utc_s / 3600 {
+            pool.pool().forget_old_copies()?;
+        }
         let mut report = TickReport::default();
         let volumes = pool.pool().volumes();
         let settings = pool.settings();
@@ -179,6 +186,47 @@ fn remove_old(
         }
         false
     });
+}
+
+impl OpenPool {
+    /// Removes copies of snapshots of one volume by a rule: of the volume of whose snapshot `name`
+    /// is a copy. That copy stays, and so do those that are held or in use.
+    pub(crate) fn prune_copies(
+        &self,
+        name: &str,
+        rule: KeepRule,
+    ) -> Result<TickReport, RequestFailure> {
+        let series = |record: &VolumeRecord| match record.birth.origin {
+            Origin::Received { identity, source: Some(source) } if !record.is_unfinished() => {
+                Some((identity.pool, source))
+            }
+            _ => None,
+        };
+        let of = series(&self.record_of(name)?).ok_or_else(|| {
+            RequestFailure::refused(format!(
+                "'{name}' is no copy of a snapshot of a volume: other snapshots are not removed"
+            ))
+        })?;
+        let records = self.pool().volumes().into_iter().map(|volume| volume.record);
+        let mut copies: Vec<VolumeRecord> =
+            records.filter(|record| series(record) == Some(of)).collect();
+        copies.sort_by_key(|record| Reverse((record.birth.created_s, record.id)));
+        let times: Vec<u64> =
+            copies.iter().map(|record| record.birth.created_s.unwrap_or(0)).collect();
+        let mut report = TickReport::default();
+        for (record, is_kept) in copies.iter().zip(rule.keeps(&times)) {
+            if is_kept || record.name == name {
+                continue;
+            }
+            match self.remove_unused(&record.name) {
+                Ok(()) => report.removed.push(record.name.clone()),
+                Err(failure) => {
+                    report.left.insert(record.name.clone(), failure.text);
+                }
+            }
+        }
+        Ok(report)
+    }
 }
 
 /// Starts the thread that makes snapshots by schedule while the pool is served.

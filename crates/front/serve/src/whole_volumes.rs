@@ -27,8 +27,8 @@ impl OpenPool {
             }
             PoolRequest::RemoveVolume { name, force } => self.remove(name, *force)?,
             PoolRequest::RenameVolume { name, new_name } => self.rename(name, new_name)?,
-            PoolRequest::ResizeVolume { name, size_bytes, force } => {
-                self.resize(name, *size_bytes, *force, monitor)?;
+            PoolRequest::ResizeVolume { name, size_bytes, padding_bytes, force } => {
+                self.resize(name, (*size_bytes, *padding_bytes), *force, monitor)?;
             }
             PoolRequest::SnapshotVolumes { copies } => self.copy_volumes(copies, true)?,
             PoolRequest::CloneVolume { name, new_name } => {
@@ -78,7 +78,10 @@ impl OpenPool {
     }
 
     pub(crate) fn remove(&self, name: &str, force: bool) -> Result<(), RequestFailure> {
-        let volume = self.summary(name)?;
+        let Ok(volume) = self.summary(name) else {
+            // A copy that was broken off has this name, or nothing has.
+            return Ok(self.pool().remove_volume(name)?);
+        };
         if !force {
             self.check_no_clients(name, Remedy::ForceRemoval)?;
         }
@@ -95,7 +98,7 @@ impl OpenPool {
     fn resize(
         &self,
         name: &str,
-        size_bytes: u64,
+        (size_bytes, padding_bytes): (u64, u32),
         force: bool,
         monitor: &dyn Monitor,
     ) -> Result<(), RequestFailure> {
@@ -108,7 +111,7 @@ impl OpenPool {
             return Err(RequestFailure::refused(text).with_remedy(Remedy::ForceCut));
         }
         let clients = connected(self.connections(name) as u64);
-        self.pool().resize_volume(name, size_bytes)?;
+        self.pool().resize_imported_volume(name, size_bytes, padding_bytes)?;
         if let (Some(clients), true) = (clients, size_bytes < volume.record.size_bytes) {
             monitor.warn(&format!(
                 "volume '{name}' was cut under {clients}: requests beyond its new end fail"

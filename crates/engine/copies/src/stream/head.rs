@@ -1,7 +1,7 @@
 //! The head of a stream: what it needs, and which snapshot it has.
 
 use super::bytes::{Bytes, put_text};
-use gemelo_format::SnapshotId;
+use gemelo_format::{SnapshotId, VolumeId};
 
 /// The smallest block of a stream in bytes.
 pub const MIN_BLOCK_BYTES: u32 = 512;
@@ -9,10 +9,11 @@ pub const MIN_BLOCK_BYTES: u32 = 512;
 pub const MAX_BLOCK_BYTES: u32 = 1 << 20;
 
 /// The features that a reader must know, by name.
-const KNOWN_FEATURES: [&str; 3] = [LZ4, ZSTD, SINCE];
+const KNOWN_FEATURES: [&str; 4] = [LZ4, ZSTD, SINCE, EXCHANGE];
 const LZ4: &str = "lz4";
 const ZSTD: &str = "zstd";
 const SINCE: &str = "since";
+const EXCHANGE: &str = "exchange";
 /// Most features of a stream.
 const MAX_FEATURES: u8 = 64;
 
@@ -23,8 +24,12 @@ pub struct Head {
     pub block_bytes: u32,
     /// Size of the snapshot in bytes.
     pub size_bytes: u64,
+    /// Bytes at its end that fill up the last block of an import.
+    pub padding_bytes: u32,
     /// Identity of the snapshot.
     pub identity: SnapshotId,
+    /// The volume of which it is a snapshot, in the pool where it was made; [`None`] if unknown.
+    pub source: Option<VolumeId>,
     /// Creation time of the snapshot in seconds since 1970; [`None`] if unknown.
     pub created_s: Option<u64>,
     /// Name of the snapshot where it was sent.
@@ -33,6 +38,8 @@ pub struct Head {
     pub since: Option<SnapshotId>,
     /// `true` if contents may be compressed.
     pub is_compressed: bool,
+    /// `true` if the sender asks which contents the receiver has.
+    pub is_exchange: bool,
 }
 
 /// The reason why a head is refused.
@@ -49,6 +56,7 @@ impl Head {
             features.extend([LZ4, ZSTD]);
         }
         features.extend(self.since.map(|_| SINCE));
+        features.extend(self.is_exchange.then_some(EXCHANGE));
         features
     }
 
@@ -64,8 +72,10 @@ impl Head {
         features.iter().for_each(|feature| put_text(&mut out, feature));
         out.extend_from_slice(&self.block_bytes.to_le_bytes());
         out.extend_from_slice(&self.size_bytes.to_le_bytes());
+        out.extend_from_slice(&self.padding_bytes.to_le_bytes());
         out.extend_from_slice(&self.created_s.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.identity.to_bytes());
+        out.extend_from_slice(&self.source.map_or(0, |source| source.0).to_le_bytes());
         put_text(&mut out, &self.name);
         out.extend(self.since.iter().flat_map(|since| since.to_bytes()));
         out
@@ -87,16 +97,32 @@ impl Head {
         let block_bytes = bytes.u32().filter(is_block_size)?;
         let is_size = |size: &u64| *size > 0 && size.is_multiple_of(block_bytes.into());
         let size_bytes = bytes.u64().filter(is_size)?;
+        let padding_bytes = bytes.u32().filter(|bytes| u64::from(*bytes) < size_bytes)?;
         let created_s = Some(bytes.u64()?).filter(|seconds| *seconds > 0);
         let identity = SnapshotId::from_bytes(&bytes.array()?)?;
+        let source = match bytes.u32()? {
+            0 => None,
+            id => Some(Some(VolumeId(id)).filter(|id| id.is_possible())?),
+        };
         let name = bytes.text()?.to_owned();
         let since = match features.contains(&SINCE) {
             true => Some(SnapshotId::from_bytes(&bytes.array()?)?),
             false => None,
         };
+        let is_exchange = features.contains(&EXCHANGE);
         let is_compressed = features.contains(&LZ4) || features.contains(&ZSTD);
-        let head =
-            Self { block_bytes, size_bytes, identity, created_s, name, since, is_compressed };
+        let head = Self {
+            block_bytes,
+            size_bytes,
+            padding_bytes,
+            identity,
+            source,
+            created_s,
+            name,
+            since,
+            is_compressed,
+            is_exchange,
+        };
         bytes.is_empty().then_some(head)
     }
 }

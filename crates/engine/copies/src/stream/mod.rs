@@ -13,7 +13,7 @@ mod write;
 
 pub use error::StreamError;
 pub use head::{Head, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
-pub use read::StreamReader;
+pub use read::{Frame, StreamReader};
 pub use record::{Record, Sums};
 pub use write::StreamWriter;
 
@@ -28,6 +28,10 @@ const RECORDS: u8 = 1;
 const END: u8 = 2;
 /// The last frame of a sender that gave up: it has the reason.
 const GIVEN_UP: u8 = 3;
+/// Contents that the sender asks for.
+const ASK: u8 = 4;
+/// Most bytes of the contents of one question, unless it is one block.
+pub(crate) const ASKED_BYTES: usize = 1 << 20;
 
 /// Bytes before the payload of a frame: its kind and its length.
 const FRAME_HEAD_BYTES: usize = 5;

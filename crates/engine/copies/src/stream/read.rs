@@ -5,15 +5,26 @@ use super::bytes::Bytes;
 use super::head::BadHead;
 use super::record::{Position, Record, Sums};
 use super::{
-    CHECK_BYTES, END, FRAME_HEAD_BYTES, GIVEN_UP, HASH_BYTES, Head, MAGIC, MAX_PAYLOAD_BYTES,
-    RECORDS, Running, StreamError, VERSION,
+    ASK, ASKED_BYTES, CHECK_BYTES, END, FRAME_HEAD_BYTES, GIVEN_UP, HASH_BYTES, Head, MAGIC,
+    MAX_PAYLOAD_BYTES, RECORDS, Running, StreamError, VERSION,
 };
+use crate::exchange::Asked;
+use gemelo_format::Fingerprint;
 use std::io::{self, Read};
 
 /// The longest description of a snapshot in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 32 << 10;
 /// The longest reason that a message shows, in characters.
 const MAX_REASON_CHARS: usize = 1000;
+
+/// A frame of a stream.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    /// Records.
+    Records(Vec<Record<'a>>),
+    /// Contents that the sender asks for.
+    Ask(Vec<Asked>),
+}
 
 /// Reads a stream, frame by frame.
 pub struct StreamReader<'r> {
@@ -23,6 +34,8 @@ pub struct StreamReader<'r> {
     part_from: u64,
     payload: Vec<u8>,
     at: Position,
+    /// The block after the last one that was asked for.
+    asked_next: u64,
     sums: Sums,
 }
 
@@ -34,7 +47,7 @@ impl<'r> StreamReader<'r> {
     pub fn begin(input: &'r mut dyn Read) -> Result<(Head, Self), StreamError> {
         let at = Position { next: 0, block_bytes: 0, blocks: 0 };
         let (running, payload, sums) = (Running::default(), Vec::new(), Sums::default());
-        let mut stream = Self { input, running, part_from: 0, payload, at, sums };
+        let mut stream = Self { input, running, part_from: 0, payload, at, asked_next: 0, sums };
         let not_a_stream = |error| match error {
             StreamError::CutOff { .. } => StreamError::NotAStream,
             error => error,
@@ -65,11 +78,11 @@ impl<'r> StreamReader<'r> {
         Ok((head, stream))
     }
 
-    /// Reads the next frame, and returns its records; [`None`] after the end of the stream.
+    /// Reads the next frame; returns [`None`] after the end of the stream.
     ///
     /// # Errors
     /// Fails if the input fails, or is not what was sent.
-    pub fn next_frame(&mut self) -> Result<Option<Vec<Record<'_>>>, StreamError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError> {
         self.part_from = self.running.bytes;
         let before = self.running.hash();
         self.fill(FRAME_HEAD_BYTES)?;
@@ -86,7 +99,8 @@ impl<'r> StreamReader<'r> {
         self.verify(check)?;
         self.payload = payload;
         match kind {
-            RECORDS => self.records().map(Some),
+            RECORDS => self.records().map(|records| Some(Frame::Records(records))),
+            ASK => self.asked().map(|asked| Some(Frame::Ask(asked))),
             END => self.end(before).map(|()| None),
             GIVEN_UP => {
                 let why = String::from_utf8_lossy(&self.payload);
@@ -109,6 +123,11 @@ impl<'r> StreamReader<'r> {
         self.running.bytes
     }
 
+    /// Notes blocks of which the sender was told that their contents are there.
+    pub const fn note_known(&mut self, blocks: u64) {
+        self.sums.known += blocks;
+    }
+
     /// The block after the last record.
     #[must_use]
     pub const fn next_block(&self) -> u64 {
@@ -128,6 +147,25 @@ impl<'r> StreamReader<'r> {
             records.push(record);
         }
         Ok(records)
+    }
+
+    fn asked(&mut self) -> Result<Vec<Asked>, StreamError> {
+        let most = (ASKED_BYTES / (self.at.block_bytes as usize).max(1)).max(1);
+        let (mut bytes, mut asked) = (Bytes::new(&self.payload), Vec::new());
+        let mut next = self.asked_next;
+        while !bytes.is_empty() {
+            let one = bytes.varint().and_then(|gap| {
+                let block = next.checked_add(gap).filter(|block| *block < self.at.blocks)?;
+                Some(Asked { block, fingerprint: Fingerprint::from_bytes(bytes.array()?) })
+            });
+            let Some(one) = one.filter(|_| asked.len() < most) else {
+                return Err(self.damaged("a frame has questions that make no sense"));
+            };
+            next = one.block + 1;
+            asked.push(one);
+        }
+        self.asked_next = next;
+        Ok(asked)
     }
 
     fn end(&mut self, hash: [u8; HASH_BYTES]) -> Result<(), StreamError> {

@@ -55,15 +55,23 @@ pub struct Sums {
     pub copies: u64,
     /// Blocks that are zeros now.
     pub zeros: u64,
+    /// Blocks whose contents the receiver had.
+    pub known: u64,
 }
 
 impl Sums {
     pub(super) fn put(self, out: &mut Vec<u8>) {
-        [self.contents, self.copies, self.zeros].into_iter().for_each(|sum| put_varint(out, sum));
+        let sums = [self.contents, self.copies, self.zeros, self.known];
+        sums.into_iter().for_each(|sum| put_varint(out, sum));
     }
 
     pub(super) fn from(bytes: &mut Bytes<'_>) -> Option<Self> {
-        Some(Self { contents: bytes.varint()?, copies: bytes.varint()?, zeros: bytes.varint()? })
+        Some(Self {
+            contents: bytes.varint()?,
+            copies: bytes.varint()?,
+            zeros: bytes.varint()?,
+            known: bytes.varint()?,
+        })
     }
 
     pub(super) fn add(&mut self, record: &Record<'_>, block_bytes: u32) {

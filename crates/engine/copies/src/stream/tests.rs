@@ -1,7 +1,8 @@
 //! Streams come back as they were written, and no other bytes are taken for one.
 
 use super::*;
-use gemelo_format::{Compression, SnapshotId, VolumeId};
+use crate::exchange::Asked;
+use gemelo_format::{Compression, Fingerprint, SnapshotId, VolumeId};
 use proptest::prelude::*;
 
 const BLOCK: usize = 512;
@@ -11,11 +12,14 @@ fn head(since: bool) -> Head {
     Head {
         block_bytes: BLOCK as u32,
         size_bytes: 100 * BLOCK as u64,
+        padding_bytes: 7,
         identity: identity(5),
+        source: since.then_some(VolumeId(2)),
         created_s: Some(5),
         name: "größer".to_owned(),
         since: since.then(|| identity(4)),
         is_compressed: true,
+        is_exchange: since,
     }
 }
 
@@ -52,8 +56,13 @@ fn written(head: &Head, frames: &[Vec<Record<'_>>]) -> Vec<u8> {
 fn read(mut bytes: &[u8]) -> Result<(Head, Vec<String>), StreamError> {
     let (head, mut stream) = StreamReader::begin(&mut bytes)?;
     let mut all = Vec::new();
-    while let Some(records) = stream.next_frame()? {
-        all.extend(records.iter().map(|record| format!("{record:?}")));
+    while let Some(frame) = stream.next_frame()? {
+        match frame {
+            Frame::Records(records) => {
+                all.extend(records.iter().map(|record| format!("{record:?}")));
+            }
+            Frame::Ask(asked) => all.extend(asked.iter().map(|asked| format!("{asked:?}"))),
+        }
     }
     Ok((head, all))
 }
@@ -129,8 +138,8 @@ fn frames_in_another_order_or_twice_or_of_another_stream_are_found() {
 
 /// Bytes of the last frame.
 fn end_bytes(stream: &[u8]) -> usize {
-    // Three sums of a byte each, and the hash.
-    let length = FRAME_HEAD_BYTES + 3 + HASH_BYTES + CHECK_BYTES;
+    // Four sums of a byte each, and the hash.
+    let length = FRAME_HEAD_BYTES + 4 + HASH_BYTES + CHECK_BYTES;
     assert_eq!(stream[stream.len() - length], END);
     length
 }
@@ -210,6 +219,37 @@ fn what_is_unknown_is_refused_by_name_and_a_sender_that_gives_up_is_heard() {
     StreamWriter::begin(&mut out, &head(false)).unwrap().give_up("the disk\nfails").unwrap();
     let error = read(&out).unwrap_err().to_string();
     assert_eq!(error, r"the sender gave up: the disk\nfails");
+}
+
+#[test]
+fn questions_come_back_and_stay_within_the_snapshot_and_their_number() {
+    let asked = |block| Asked { block, fingerprint: Fingerprint::from_bytes([9; 16]) };
+    let made = |asked: &[Asked]| {
+        let mut out = Vec::new();
+        let mut stream = StreamWriter::begin(&mut out, &head(false)).unwrap();
+        stream.ask(asked).unwrap();
+        stream.finish().unwrap();
+        out
+    };
+    let all: Vec<Asked> = [0, 5, 6, 99].map(asked).to_vec();
+    let expected: Vec<String> = all.iter().map(|one| format!("{one:?}")).collect();
+    assert_eq!(read(&made(&all)).unwrap().1, expected);
+    let (before, question) = (written(&head(false), &[]), [&[100][..], &[9; 16]].concat());
+    let start = before.len() - end_bytes(&before);
+    let mut running = Running::default();
+    let frame = [&[ASK][..], &17u32.to_le_bytes(), &question].concat();
+    running.add(&before[..start]);
+    running.add(&frame);
+    let bytes = [&before[..start], &frame, &running.check()].concat();
+    let error = read(&bytes).unwrap_err().to_string();
+    assert!(error.ends_with("questions that make no sense"), "beyond the end: {error}");
+    let wide = Head { size_bytes: 4096 * BLOCK as u64, ..head(false) };
+    let mut out = Vec::new();
+    let mut stream = StreamWriter::begin(&mut out, &wide).unwrap();
+    let many: Vec<Asked> = (0..=(ASKED_BYTES / BLOCK) as u64).map(asked).collect();
+    stream.ask(&many).unwrap();
+    let error = read(&out).unwrap_err().to_string();
+    assert!(error.ends_with("questions that make no sense"), "too many: {error}");
 }
 
 proptest! {

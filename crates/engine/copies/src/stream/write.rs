@@ -1,7 +1,9 @@
 //! Writing a stream.
 
+use super::bytes::put_varint;
 use super::record::{Position, Record, Sums};
-use super::{END, FULL_PAYLOAD_BYTES, GIVEN_UP, Head, MAGIC, RECORDS, Running, VERSION};
+use super::{ASK, END, FULL_PAYLOAD_BYTES, GIVEN_UP, Head, MAGIC, RECORDS, Running, VERSION};
+use crate::exchange::Asked;
 use std::io::{self, Write};
 
 /// Writes a stream, frame by frame.
@@ -10,6 +12,8 @@ pub struct StreamWriter<'w> {
     running: Running,
     payload: Vec<u8>,
     at: Position,
+    /// The block after the last one that was asked for.
+    asked_next: u64,
     sums: Sums,
 }
 
@@ -21,7 +25,7 @@ impl<'w> StreamWriter<'w> {
     pub fn begin(out: &'w mut dyn Write, head: &Head) -> io::Result<Self> {
         let at = Position { next: 0, block_bytes: head.block_bytes, blocks: head.blocks() };
         let (running, payload) = (Running::default(), Vec::with_capacity(2 * FULL_PAYLOAD_BYTES));
-        let mut stream = Self { out, running, payload, at, sums: Sums::default() };
+        let mut stream = Self { out, running, payload, at, asked_next: 0, sums: Sums::default() };
         let description = head.encode();
         stream.write(MAGIC)?;
         stream.write(&VERSION.to_le_bytes())?;
@@ -56,6 +60,36 @@ impl<'w> StreamWriter<'w> {
         record.put(&mut self.at, &mut self.payload);
         self.sums.add(record, self.at.block_bytes);
         if self.payload.len() >= FULL_PAYLOAD_BYTES { self.write_records() } else { Ok(()) }
+    }
+
+    /// Passes on what was written.
+    ///
+    /// # Errors
+    /// Fails if the output fails.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Asks for contents, in the order of their blocks, and passes on all that was written.
+    ///
+    /// # Errors
+    /// Fails if the output fails.
+    pub fn ask(&mut self, asked: &[Asked]) -> io::Result<()> {
+        let (mut payload, mut next) = (Vec::new(), self.asked_next);
+        for Asked { block, fingerprint } in asked {
+            assert!(*block >= next && *block < self.at.blocks, "questions are in order");
+            put_varint(&mut payload, block - next);
+            payload.extend_from_slice(&fingerprint.to_bytes());
+            next = block + 1;
+        }
+        self.asked_next = next;
+        self.write_frame(ASK, &payload)?;
+        self.flush()
+    }
+
+    /// Notes blocks whose contents the receiver has.
+    pub const fn note_known(&mut self, blocks: u64) {
+        self.sums.known += blocks;
     }
 
     pub(super) fn write_records(&mut self) -> io::Result<()> {

@@ -13,7 +13,9 @@
 #[expect(dead_code, reason = "the suites of the engine use the rest")]
 mod common;
 mod crash;
+mod cut;
 mod model;
+mod resume;
 
 use common::simulated::Simulation;
 use common::{BLOCK, content, open, options, read, tuning, write};
@@ -29,14 +31,14 @@ type Ids = Vec<u64>;
 fn sent(pool: &Pool, name: &str, since: Option<&str>) -> Vec<u8> {
     let outgoing = pool.outgoing(name, since).unwrap();
     let mut stream = Vec::new();
-    let sent = send(&outgoing, &mut stream, &|| Ok(()), (&Silent, &StopFlag::new())).unwrap();
+    let sent = send(&outgoing, &mut stream, None, &|| Ok(()), (&Silent, &StopFlag::new())).unwrap();
     assert_eq!(sent.stream_bytes, stream.len() as u64);
     stream
 }
 
 fn received(pool: &Pool, name: &str, mut stream: &[u8]) -> Result<Received, ReceiveError> {
-    let options = ReceiveOptions { mode: DedupMode::Inline };
-    receive(pool, name, &mut stream, options, (&Silent, &StopFlag::new()))
+    let options = ReceiveOptions { mode: DedupMode::Inline, tells: true };
+    receive(pool, name, &mut stream, None, options, (&Silent, &StopFlag::new()))
 }
 
 #[test]
@@ -49,7 +51,7 @@ fn a_member_that_another_process_may_have_sends_nothing_more() {
     pool.snapshot_volume("v", "one").unwrap();
     let (outgoing, mut stream) = (pool.outgoing("one", None).unwrap(), Vec::new());
     let may_answer = || Err("the lease has ended".to_owned());
-    let sent = send(&outgoing, &mut stream, &may_answer, (&Silent, &StopFlag::new()));
+    let sent = send(&outgoing, &mut stream, None, &may_answer, (&Silent, &StopFlag::new()));
     assert_eq!(sent.unwrap_err().to_string(), "the lease has ended");
     let error = received(&pool, "two", &stream).unwrap_err().to_string();
     assert_eq!(error, "volume 'one' is a copy of this snapshot already");

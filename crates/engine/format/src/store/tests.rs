@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::{Holds, VolumeLimits};
 use crate::packed::Compression;
 use crate::types::{DedupMode, VolumeId};
-use crate::volume::{Birth, Origin};
+use crate::volume::{Birth, Origin, Receiving};
 use proptest::prelude::*;
 
 #[test]
@@ -41,7 +41,8 @@ fn a_table_comes_back_and_no_cut_one_does() {
         compression: Compression::Off,
         read_only: true,
         is_hidden: true,
-        is_unfinished: true,
+        padding_bytes: 0,
+        receiving: Some(Receiving::default()),
         limits: VolumeLimits::default(),
         rollbacks: 0,
         holds: Holds::of(["a"]),

@@ -46,10 +46,10 @@ impl<L: Layout> CachedBackend<L> {
                 self.insert_volume(CachedVolume::new(record.clone(), MapState::default()))
             }
             Change::Remove { volume } => self.remove(*volume, freed),
-            Change::Resize { volume, size_bytes } => {
+            Change::Resize { volume, size_bytes, padding_bytes } => {
                 self.check_size(*size_bytes)?;
                 self.unmap(*volume, Lbn(size_bytes / self.block_bytes), END, freed)?;
-                self.volume_mut(*volume)?.record.size_bytes = *size_bytes;
+                self.volume_mut(*volume)?.record.resize(*size_bytes, *padding_bytes);
                 Ok(())
             }
             Change::Clone { source, volume, name, read_only, created_s } => {
@@ -102,13 +102,13 @@ impl<L: Layout> CachedBackend<L> {
                 self.volume_mut(*volume)?.record.holds.set(tag, *is_held);
             }
             Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
-            Change::Receive { volume, name, identity, created_s, is_whole } => {
+            Change::Receive { volume, name, identity, source, created_s, receiving } => {
                 let record = &mut self.volume_mut(*volume)?.record;
-                record.receive(name, *identity, *created_s, *is_whole);
+                record.receive(name, (*identity, *source), *created_s, *receiving);
             }
-            Change::Shrink { volume, size_bytes } => {
+            Change::Shrink { volume, size_bytes, padding_bytes } => {
                 self.check_size(*size_bytes)?;
-                self.volume_mut(*volume)?.record.size_bytes = *size_bytes;
+                self.volume_mut(*volume)?.record.resize(*size_bytes, *padding_bytes);
             }
             _ => {}
         }

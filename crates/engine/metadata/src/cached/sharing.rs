@@ -199,9 +199,10 @@ impl<L: Layout> CachedBackend<L> {
         left: VolumeId,
     ) -> Result<()> {
         self.check_rollback(id, source, left)?;
-        let size_bytes = self.volume(source)?.record.size_bytes;
+        let source_record = &self.volume(source)?.record;
+        let size = (source_record.size_bytes, source_record.padding_bytes);
         let mut record = self.volume(id)?.record.clone();
-        record.roll_back(size_bytes);
+        record.roll_back(size);
         let Some(mut old) = self.volumes.remove(&id) else { return Err(Self::unknown(id)) };
         (old.record.id, old.record.is_hidden) = (left, true);
         self.insert_volume(old)?;

@@ -32,12 +32,12 @@ impl<L: Layout> CachedBackend<L> {
             | Change::Hide { volume }
             | Change::Receive { volume, .. }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
-            Change::Resize { volume, size_bytes } => {
+            Change::Resize { volume, size_bytes, .. } => {
                 self.check_size(*size_bytes)?;
                 self.volume(*volume)?;
                 self.read_ahead_of(*volume, Lbn(size_bytes / self.block_bytes), END)
             }
-            Change::Shrink { volume, size_bytes } => {
+            Change::Shrink { volume, size_bytes, .. } => {
                 self.check_size(*size_bytes)?;
                 self.volume(*volume).map(drop)
             }

@@ -328,8 +328,10 @@ impl Pair {
     }
 
     fn cut(&mut self, id: u32, blocks: u64) {
-        self.apply(&Change::Resize { volume: VolumeId(id), size_bytes: 512 * blocks });
-        self.apply(&Change::Resize { volume: VolumeId(id), size_bytes: 512 * VOLUME_BLOCKS });
+        for (blocks, padding_bytes) in [(blocks, 1), (VOLUME_BLOCKS, 0)] {
+            let (volume, size_bytes) = (VolumeId(id), 512 * blocks);
+            self.apply(&Change::Resize { volume, size_bytes, padding_bytes });
+        }
         self.model.maps.get_mut(&id).unwrap().retain(|lbn, _| *lbn < blocks);
     }
 

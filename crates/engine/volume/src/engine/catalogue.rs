@@ -199,6 +199,11 @@ impl CatalogueChange<'_> {
         self.catalogue.listed.write().receiving.push(volume);
     }
 
+    /// Returns whether somebody fills this volume.
+    pub(super) fn is_receiving(&self, volume: VolumeId) -> bool {
+        self.catalogue.listed.read().receiving.iter().any(|other| other.id() == volume)
+    }
+
     /// Takes out a volume that was being received.
     pub(super) fn end_receiving(&mut self, volume: &Arc<VolumeShared>) {
         let mut listed = self.catalogue.listed.write();

@@ -317,7 +317,7 @@ impl Reader {
 
     /// Finds out why a block has another content than its fingerprint told.
     #[cold]
-    fn note_difference(&self, likeness: &FingerprintMatch<'_>, is_readable: bool) {
+    pub(super) fn note_difference(&self, likeness: &FingerprintMatch<'_>, is_readable: bool) {
         self.data.forget_cached(likeness.pbn);
         let mut stored = vec![0; self.data.block_bytes()];
         let is_read = is_readable && self.data.read_one(likeness.pbn, &mut stored).is_ok();

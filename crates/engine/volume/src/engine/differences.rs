@@ -9,15 +9,15 @@ use super::data::{DataPath, GoodForm};
 use super::read::wanted_at;
 use super::volumes::check_there;
 use super::{Range as ByteRange, VolumeShared, Wanted};
-use crate::engine::checked::Reader;
+use crate::engine::checked::{FingerprintMatch, Reader};
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
 use gemelo_base::StopFlag;
 use gemelo_device::ChangedExtent;
-use gemelo_format::{Lbn, MapEntry, Pbn, Superblock};
-use gemelo_metadata::{Differences, DifferingEntry, HeldPages};
-use gemelo_store::Compressed;
+use gemelo_format::{Fingerprint, Lbn, MapEntry, Pbn, Superblock};
+use gemelo_metadata::{Differences, DifferingEntry, HeldPages, KnownBlock};
+use gemelo_store::{Compressed, ContentRead};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -243,6 +243,34 @@ impl Comparer {
         let all: Vec<_> = wanted.iter().map(content).collect();
         assert_eq!(all.iter().flatten().count(), stored.len(), "each stored block was read");
         Ok(all)
+    }
+
+    /// Reads contents of the pool by their fingerprints; [`None`] for one that the pool does not
+    /// have, or whose block is damaged.
+    pub(crate) fn known_contents(&self, wanted: &[Fingerprint]) -> Result<Vec<Option<Vec<u8>>>> {
+        // The pin keeps the blocks from being reused before all are read.
+        let _pin = self.data.pin();
+        let known = self.log.look(|state| state.find(wanted))?;
+        let mut contents = vec![vec![0; self.data.block_bytes()]; known.iter().flatten().count()];
+        let buffers = contents.iter_mut().map(Vec::as_mut_slice);
+        let places = known.iter().flatten().map(|known| known.pbn);
+        let mut reads: Vec<ContentRead<'_>> =
+            places.zip(buffers).map(|(pbn, buffer)| ContentRead::new(pbn, 0, buffer)).collect();
+        self.data.read(&mut reads);
+        let outcomes: Vec<bool> = reads.into_iter().map(|read| read.outcome.is_ok()).collect();
+        let mut read = contents.into_iter().zip(outcomes);
+        let content = |(wanted, known): (&Fingerprint, &Option<KnownBlock>)| {
+            let (content, is_read) = known.as_ref().and_then(|_| read.next())?;
+            let is_it = is_read && self.reader.fingerprinter.of(&content) == *wanted;
+            if let (false, Some(known)) = (is_it, known) {
+                // Then the content heals the block when it is written.
+                let (pbn, fingerprint) = (known.pbn, *wanted);
+                let found = FingerprintMatch { pbn, fingerprint, content: &content };
+                self.reader.note_difference(&found, is_read);
+            }
+            is_it.then_some(content)
+        };
+        Ok(wanted.iter().zip(&known).map(content).collect())
     }
 
     fn read_plain(&self, volume: &VolumeShared, stored: &[Wanted]) -> Result<Vec<ReadContent>> {

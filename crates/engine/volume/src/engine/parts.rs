@@ -111,7 +111,8 @@ pub(crate) struct EngineParts {
 impl Common {
     fn new(parts: EngineParts) -> Self {
         let EngineParts { clock, superblock, tuning, backend, health, .. } = parts;
-        let catalogue = Arc::new(catalogue_of(&*backend, &superblock, tuning, &health));
+        let catalogue =
+            Arc::new(catalogue_of(&*backend, &superblock, (tuning, clock.utc_s()), &health));
         let counters = Arc::new(PoolCounters::default());
         let tasks = Arc::new(Tasks::new(&clock));
         let data = Arc::new(DataPath::new(
@@ -224,14 +225,17 @@ impl Engine {
 fn catalogue_of(
     backend: &dyn MetadataBackend,
     superblock: &Superblock,
-    tuning: Tuning,
+    (tuning, now_utc_s): (Tuning, Option<u64>),
     health: &Arc<Health>,
 ) -> Catalogue {
     let volumes = backend.volumes();
-    // A copy that was not received to its end goes as one that is half removed does.
-    let is_hidden = |info: &VolumeRecord| info.is_hidden || info.is_unfinished;
+    // A copy that cannot be continued goes as one that is half removed does.
+    let is_hidden = |info: &VolumeRecord| {
+        info.is_hidden || info.receiving.is_some_and(|receiving| !receiving.is_kept(now_utc_s))
+    };
     let hidden = volumes.iter().filter(|info| is_hidden(info)).map(|info| info.id).collect();
-    let shown = volumes.into_iter().filter(|info| !is_hidden(info)).map(|info| {
+    let is_shown = |info: &VolumeRecord| !info.is_hidden && !info.is_unfinished();
+    let shown = volumes.into_iter().filter(is_shown).map(|info| {
         let VolumeRecord {
             id,
             name,

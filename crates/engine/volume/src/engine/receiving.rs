@@ -2,15 +2,16 @@
 //!
 //! The copy begins as an unfinished volume: empty, or a clone of the snapshot on which it builds.
 //! It is written as any volume is, but no client finds it. One change makes it a snapshot. A crash
-//! before leaves it unfinished, and the next opening removes it.
+//! before leaves it unfinished. If its progress was noted, a further copy of the same snapshot goes
+//! on from there within a week; otherwise the next opening removes it.
 
 use super::VolumeShared;
 use super::shared::VolumeSettings;
 use super::volumes::{Volumes, check_there};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
-    Birth, Change, DedupMode, Holds, Origin, SnapshotId, Superblock, VolumeId, VolumeLimits,
-    VolumeRecord,
+    Birth, Change, DedupMode, Holds, Origin, Receiving, SnapshotId, Superblock, VolumeId,
+    VolumeLimits, VolumeRecord,
 };
 use std::sync::Arc;
 
@@ -19,19 +20,25 @@ use std::sync::Arc;
 pub struct Receipt {
     /// Its identity, which the copy keeps.
     pub identity: SnapshotId,
+    /// The volume of which it is a snapshot, in the pool where it was made; [`None`] if unknown.
+    pub source: Option<VolumeId>,
     /// Its creation time in seconds since 1970; [`None`] if unknown.
     pub created_s: Option<u64>,
     /// Its size in bytes.
     pub size_bytes: u64,
+    /// Bytes at its end that fill up the last block of an import.
+    pub padding_bytes: u32,
     /// The snapshot on which it builds; [`None`] if it is received as a whole.
     pub base: Option<SnapshotId>,
     /// Deduplication of what is written. A copy that builds on another one keeps the mode of that.
     pub mode: DedupMode,
+    /// `true` to go on with an unfinished copy of the snapshot.
+    pub goes_on: bool,
 }
 
 /// Returns the identity of a snapshot that clients can see.
 pub(crate) fn identity_of(superblock: &Superblock, record: &VolumeRecord) -> Option<SnapshotId> {
-    let is_seen = !record.is_hidden && !record.is_unfinished;
+    let is_seen = !record.is_hidden && !record.is_unfinished();
     SnapshotId::of(superblock.pool_id, record).filter(|_| is_seen)
 }
 
@@ -42,47 +49,162 @@ impl Volumes {
         records.into_iter().find(|one| identity_of(&self.superblock, one) == Some(identity))
     }
 
-    /// Makes an unfinished volume.
+    /// Makes an unfinished volume, or takes one that can be continued. Also returns the byte before
+    /// which it has everything.
     pub(crate) fn begin_receiving(
         &self,
         name: &str,
         receipt: &Receipt,
-    ) -> Result<Arc<VolumeShared>> {
+    ) -> Result<(Arc<VolumeShared>, u64)> {
         self.health.check_writable()?;
         self.check_size(receipt.size_bytes)?;
         self.log.make_room_for_clone()?;
         if let Some(copy) = self.find_copy(receipt.identity) {
             return Err(VolumeError::ReceivedBefore { name: copy.name });
         }
+        if let Some(going_on) = self.go_on(name, receipt)? {
+            return Ok(going_on);
+        }
         let volume = match receipt.base {
             None => self.begin_empty(name, receipt)?,
             Some(base) => self.begin_clone(name, receipt, base)?,
         };
-        if volume.size_bytes() != receipt.size_bytes {
-            self.resize_to(name, &volume, receipt.size_bytes)
+        if receipt.base.is_some() {
+            // The size and the padding are those of the base.
+            self.resize_to(name, &volume, (receipt.size_bytes, receipt.padding_bytes))
                 .inspect_err(|_| self.give_up(&volume))?;
         }
-        Ok(volume)
+        Ok((volume, 0))
+    }
+
+    /// Takes an unfinished copy of the snapshot, if one can be continued. Others of it are removed.
+    fn go_on(&self, name: &str, receipt: &Receipt) -> Result<Option<(Arc<VolumeShared>, u64)>> {
+        let mut given_up = Vec::new();
+        let going_on = self.take_unfinished(name, receipt, &mut given_up);
+        self.clear_all(given_up);
+        going_on
+    }
+
+    fn take_unfinished(
+        &self,
+        name: &str,
+        receipt: &Receipt,
+        given_up: &mut Vec<VolumeId>,
+    ) -> Result<Option<(Arc<VolumeShared>, u64)>> {
+        let mut catalogue = self.catalogue.change();
+        catalogue.check_free(name)?;
+        let Receipt { identity, size_bytes, padding_bytes, base, goes_on, .. } = *receipt;
+        let now_s = self.clock.utc_s();
+        let records = self.log.read().backend().volumes();
+        for record in records {
+            let Some(receiving) = record.receiving.filter(|_| !record.is_hidden) else { continue };
+            let is_of_it = matches!(record.birth.origin, Origin::Received { identity: other, .. } if other == identity);
+            if !is_of_it {
+                continue;
+            }
+            if catalogue.is_receiving(record.id) {
+                return Err(VolumeError::BeingReceived { name: record.name });
+            }
+            let is_same = record.size_bytes == size_bytes
+                && record.padding_bytes == padding_bytes
+                && receiving.base == base;
+            if !goes_on || !is_same || !receiving.is_kept(now_s) {
+                self.log.change(&Change::Hide { volume: record.id })?;
+                given_up.push(record.id);
+                continue;
+            }
+            let VolumeRecord { id, mode, compression, read_only, rollbacks, limits, .. } = record;
+            let settings = VolumeSettings { mode, compression, read_only, rollbacks, limits };
+            let volume = self.shared_of(id, size_bytes, settings);
+            catalogue.add_receiving(Arc::clone(&volume));
+            return Ok(Some((volume, receiving.received_bytes)));
+        }
+        Ok(None)
+    }
+
+    /// Notes that an unfinished copy has everything before a byte. It is durable after the next
+    /// flush, with all that was written before.
+    pub(crate) fn note_received(
+        &self,
+        (name, unfinished): (&str, &VolumeShared),
+        receipt: &Receipt,
+        received_bytes: u64,
+    ) -> Result<()> {
+        let Receipt { identity, source, created_s, base, .. } = *receipt;
+        let seen_s = self.clock.utc_s().unwrap_or(0);
+        let receiving = Some(Receiving { base, received_bytes, seen_s });
+        let (volume, name) = (unfinished.id(), name.to_owned());
+        self.log.bound_open_commit()?;
+        self.log.change(&Change::Receive { volume, name, identity, source, created_s, receiving })
+    }
+
+    /// Leaves an unfinished copy to be continued.
+    pub(crate) fn keep_unfinished(&self, unfinished: &Arc<VolumeShared>) {
+        let _alone = unfinished.resize();
+        let mut catalogue = self.catalogue.change();
+        *unfinished.close_gate() = true;
+        catalogue.end_receiving(unfinished);
+    }
+
+    /// Removes unfinished copies that nobody has continued for a week. Returns their number.
+    pub(crate) fn forget_old_unfinished(&self) -> Result<usize> {
+        let now_s = self.clock.utc_s();
+        let is_old = |record: &VolumeRecord| {
+            record.receiving.is_some_and(|receiving| !receiving.is_kept(now_s))
+        };
+        let (old, _) = self.forget(is_old)?;
+        Ok(old)
+    }
+
+    /// Removes an unfinished copy of this name that nobody fills.
+    pub(crate) fn forget_unfinished(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        match self.forget(|record| record.is_unfinished() && record.name == name)? {
+            (0, 0) => Err(VolumeError::NoSuchVolume { name }),
+            (0, _) => Err(VolumeError::BeingReceived { name }),
+            _ => self.log.flush(),
+        }
+    }
+
+    /// Removes unfinished copies. Returns the number of those that were removed, and of those that
+    /// somebody fills.
+    fn forget(&self, is_meant: impl Fn(&VolumeRecord) -> bool) -> Result<(usize, usize)> {
+        self.health.check_writable()?;
+        let catalogue = self.catalogue.change();
+        let records = self.log.read().backend().volumes();
+        let meant = records.iter().filter(|record| !record.is_hidden && is_meant(record));
+        let (filled, idle): (Vec<VolumeId>, Vec<VolumeId>) =
+            meant.map(|record| record.id).partition(|volume| catalogue.is_receiving(*volume));
+        idle.iter().try_for_each(|volume| self.log.change(&Change::Hide { volume: *volume }))?;
+        drop(catalogue);
+        let forgotten = idle.len();
+        self.clear_all(idle);
+        Ok((forgotten, filled.len()))
+    }
+
+    fn clear_all(&self, hidden: Vec<VolumeId>) {
+        hidden.into_iter().for_each(|volume| self.clear_after(&Ok(()), volume));
     }
 
     fn begin_empty(&self, name: &str, receipt: &Receipt) -> Result<Arc<VolumeShared>> {
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
-        let Receipt { identity, created_s, size_bytes, mode, .. } = *receipt;
+        let Receipt { identity, source, created_s, size_bytes, padding_bytes, mode, .. } = *receipt;
         let (id, compression) = (self.next_id(), self.superblock.store.compression());
         self.log.change(&Change::Create(VolumeRecord {
             id,
             name: name.to_owned(),
             size_bytes,
+            padding_bytes,
             mode,
             compression,
             read_only: false,
             is_hidden: false,
-            is_unfinished: true,
+            receiving: Some(Receiving { base: None, received_bytes: 0, seen_s: 0 }),
             limits: VolumeLimits::default(),
             rollbacks: 0,
             holds: Holds::default(),
-            birth: Birth { created_s, origin: Origin::Received { identity } },
+            birth: Birth { created_s, origin: Origin::Received { identity, source } },
         }))?;
         let settings = VolumeSettings {
             mode,
@@ -111,16 +233,22 @@ impl Volumes {
         if from.id() != record.id || !catalogue.has(&record.name, &from) {
             return Err(no_base());
         }
-        let Receipt { identity, created_s, .. } = *receipt;
-        let (source, volume) = (from.id(), self.next_id());
+        let Receipt { identity, source, created_s, .. } = *receipt;
+        let (from_id, volume) = (from.id(), self.next_id());
         let name = name.to_owned();
         {
             // One commit has both, so that no clone is ever seen.
             let mut state = self.log.write();
-            let clone =
-                Change::Clone { source, volume, name: String::new(), read_only: false, created_s };
+            let clone = Change::Clone {
+                source: from_id,
+                volume,
+                name: String::new(),
+                read_only: false,
+                created_s,
+            };
             self.log.apply(&mut state, &clone)?;
-            let receive = Change::Receive { volume, name, identity, created_s, is_whole: false };
+            let receiving = Some(Receiving { base: Some(base), received_bytes: 0, seen_s: 0 });
+            let receive = Change::Receive { volume, name, identity, source, created_s, receiving };
             self.log.apply(&mut state, &receive)?;
         }
         let settings = from.settings_of_copy(false);
@@ -154,9 +282,10 @@ impl Volumes {
         let volume = unfinished.id();
         self.change_closed(unfinished, |state, removed| {
             check_there(*removed, name)?;
-            let Receipt { identity, created_s, .. } = *receipt;
+            let Receipt { identity, source, created_s, .. } = *receipt;
             let name = name.to_owned();
-            let receive = Change::Receive { volume, name, identity, created_s, is_whole: true };
+            let receiving = None;
+            let receive = Change::Receive { volume, name, identity, source, created_s, receiving };
             self.log.apply(state, &receive)?;
             *removed = true;
             Ok(())

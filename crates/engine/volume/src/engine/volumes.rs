@@ -116,11 +116,12 @@ impl Volumes {
             id: volume,
             name: name.to_owned(),
             size_bytes,
+            padding_bytes: 0,
             mode,
             compression,
             read_only: false,
             is_hidden: false,
-            is_unfinished: false,
+            receiving: None,
             limits: VolumeLimits::default(),
             rollbacks: 0,
             holds: Holds::default(),
@@ -152,7 +153,7 @@ impl Volumes {
     /// background.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
         self.health.check_writable()?;
-        let volume = self.catalogue.find(name)?;
+        let Ok(volume) = self.catalogue.find(name) else { return self.forget_unfinished(name) };
         let _alone = volume.resize();
         // A removal that cannot be made durable is refused before anything is changed.
         self.log.flush()?;
@@ -201,23 +202,37 @@ impl Volumes {
         self.log.flush()
     }
 
-    pub(crate) fn resize(&self, name: &str, size_bytes: u64) -> Result<()> {
+    pub(crate) fn resize(&self, name: &str, size: (u64, u32)) -> Result<()> {
+        let (size_bytes, padding_bytes) = size;
         self.health.check_writable()?;
         self.check_size(size_bytes)?;
+        self.check_padding(padding_bytes)?;
         self.log.bound_open_commit()?;
         let volume = self.catalogue.find(name)?;
         if volume.read_only() {
             return Err(VolumeError::SnapshotResize { name: name.to_owned() });
         }
-        self.resize_to(name, &volume, size_bytes)
+        self.resize_to(name, &volume, size)
     }
 
-    /// Sets the size of a volume, which may be one that is being received.
+    /// Fails unless so many bytes can fill up the last block of a volume.
+    fn check_padding(&self, padding_bytes: u32) -> Result<()> {
+        let block_bytes = self.superblock.block_bytes;
+        if padding_bytes < block_bytes {
+            return Ok(());
+        }
+        Err(VolumeError::BadOption {
+            what: format!("padding of {}", format_exact_size(padding_bytes.into())),
+            rule: format!("a block has {}", format_exact_size(block_bytes.into())),
+        })
+    }
+
+    /// Sets the size and the padding of a volume, which may be one that is being received.
     pub(super) fn resize_to(
         &self,
         name: &str,
         volume: &VolumeShared,
-        size_bytes: u64,
+        (size_bytes, padding_bytes): (u64, u32),
     ) -> Result<()> {
         let _alone = volume.resize();
         let id = volume.id();
@@ -227,8 +242,8 @@ impl Volumes {
         let is_cut = self.change_closed(volume, |state, removed| {
             check_there(*removed, name)?;
             let is_cut = size_bytes < volume.size_bytes() && Self::is_large(state, id);
-            let shrink = Change::Shrink { volume: id, size_bytes };
-            let resize = Change::Resize { volume: id, size_bytes };
+            let shrink = Change::Shrink { volume: id, size_bytes, padding_bytes };
+            let resize = Change::Resize { volume: id, size_bytes, padding_bytes };
             self.log.apply(state, if is_cut { &shrink } else { &resize })?;
             volume.set_size(size_bytes);
             Ok(is_cut)

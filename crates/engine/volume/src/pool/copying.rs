@@ -8,7 +8,7 @@ use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::StopFlag;
 use gemelo_device::{ChangedExtent, DeviceError};
-use gemelo_format::{Lbn, SnapshotId, VolumeRecord};
+use gemelo_format::{Fingerprint, FingerprintKind, Lbn, SnapshotId, VolumeRecord};
 use gemelo_metadata::Differences;
 use std::ops::Range;
 use std::sync::Arc;
@@ -78,14 +78,17 @@ impl Outgoing {
     }
 }
 
-/// A copy of a snapshot that is being made. If it is dropped before [`Self::finish`], it is
-/// removed.
+/// A copy of a snapshot that is being made. If it is dropped before [`Self::finish`] or
+/// [`Self::keep`], it is removed.
 pub struct Incoming {
     engine: Arc<Engine>,
     name: String,
     volume: Arc<VolumeShared>,
     receipt: Receipt,
-    is_whole: bool,
+    /// Everything before this byte is there.
+    received_bytes: u64,
+    /// `true` if it is a snapshot, or kept to be continued.
+    is_settled: bool,
 }
 
 impl Incoming {
@@ -102,14 +105,42 @@ impl Incoming {
     pub fn finish(mut self) -> Result<()> {
         let _watch = self.engine.health.watch();
         self.engine.volumes.end_receiving(&self.name, &self.volume, &self.receipt)?;
-        self.is_whole = true;
+        self.is_settled = true;
         self.engine.log.flush()
+    }
+
+    /// The byte before which the copy has everything.
+    #[must_use]
+    pub const fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// Notes that the copy has everything before a byte, so that it can be continued. It is durable
+    /// if `is_durable` is asked for, and otherwise after the next flush.
+    ///
+    /// # Errors
+    /// Fails if a disk fails.
+    pub fn note_received(&mut self, received_bytes: u64, is_durable: bool) -> Result<()> {
+        let _watch = self.engine.health.watch();
+        let volumes = &self.engine.volumes;
+        volumes.note_received((&self.name, &self.volume), &self.receipt, received_bytes)?;
+        self.received_bytes = received_bytes;
+        if is_durable { self.engine.log.flush() } else { Ok(()) }
+    }
+
+    /// Leaves the copy to be continued, if it has anything.
+    pub fn keep(mut self) {
+        let _watch = self.engine.health.watch();
+        if self.received_bytes > 0 && self.engine.log.flush().is_ok() {
+            self.is_settled = true;
+            self.engine.volumes.keep_unfinished(&self.volume);
+        }
     }
 }
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        if !self.is_whole && self.engine.health.check_writable().is_ok() {
+        if !self.is_settled && self.engine.health.check_writable().is_ok() {
             let _watch = self.engine.health.watch();
             self.engine.volumes.give_up(&self.volume);
         }
@@ -207,6 +238,37 @@ impl Pool {
         Ok((volume, record, identity))
     }
 
+    /// The kind and the key of the pool's fingerprints; [`None`] if equal ones do not prove equal
+    /// contents.
+    #[must_use]
+    pub fn naming(&self) -> Option<(FingerprintKind, [u8; 32])> {
+        let superblock = &self.engine.superblock;
+        self.engine.reader.proves_equality().then_some((superblock.fingerprint, superblock.key))
+    }
+
+    /// Reads contents of the pool by their fingerprints; [`None`] for one that it does not have.
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read.
+    pub fn known_contents(&self, wanted: &[Fingerprint]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.engine.comparer.known_contents(wanted)
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        self.engine.superblock.block_bytes
+    }
+
+    /// Removes unfinished copies that nobody has continued for a week. Returns their number.
+    ///
+    /// # Errors
+    /// Fails if the pool takes no changes.
+    pub fn forget_old_copies(&self) -> Result<usize> {
+        let _watch = self.engine.health.watch();
+        self.engine.volumes.forget_old_unfinished()
+    }
+
     /// Begins to make a copy of a snapshot of another pool.
     ///
     /// # Errors
@@ -214,8 +276,9 @@ impl Pool {
     /// which this one builds, or if the size does not fit its blocks.
     pub fn incoming(&self, name: &str, receipt: Receipt) -> Result<Incoming> {
         let _watch = self.engine.health.watch();
-        let volume = self.engine.volumes.begin_receiving(name, &receipt)?;
+        let (volume, received_bytes) = self.engine.volumes.begin_receiving(name, &receipt)?;
         let engine = Arc::clone(&self.engine);
-        Ok(Incoming { engine, name: name.to_owned(), volume, receipt, is_whole: false })
+        let (name, is_settled) = (name.to_owned(), false);
+        Ok(Incoming { engine, name, volume, receipt, received_bytes, is_settled })
     }
 }

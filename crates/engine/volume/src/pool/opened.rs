@@ -172,8 +172,22 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or if the size is invalid.
     pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+        self.resize_imported_volume(name, size_bytes, 0)
+    }
+
+    /// Sets the size of a volume in bytes, and how many of them fill up the last block of what was
+    /// imported.
+    ///
+    /// # Errors
+    /// Fails if the pool has no volume of this name, or if the size or the padding is invalid.
+    pub fn resize_imported_volume(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        padding_bytes: u32,
+    ) -> Result<()> {
         let _watch = self.engine.health.watch();
-        self.engine.volumes.resize(name, size_bytes)
+        self.engine.volumes.resize(name, (size_bytes, padding_bytes))
     }
 
     /// Changes the settings that an open pool can change: the interval of commits, both

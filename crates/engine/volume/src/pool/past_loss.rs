@@ -40,7 +40,7 @@ impl PastLoss {
     ) -> Result<()> {
         for change in &commit.changes {
             // What was received may be in the lost commit, so the copy does not become a snapshot.
-            if matches!(change, Change::Receive { is_whole: true, .. }) {
+            if matches!(change, Change::Receive { receiving: None, .. }) {
                 self.leave_out(change);
                 continue;
             }
@@ -80,7 +80,7 @@ impl PastLoss {
         let volumes = backend.volumes();
         let Some((id, name)) = named(change, &volumes) else { return Ok(()) };
         let has_name = |volume: &&VolumeRecord| {
-            volume.id != id && volume.name == name && !volume.is_hidden && !volume.is_unfinished
+            volume.id != id && volume.name == name && !volume.is_hidden && !volume.is_unfinished()
         };
         let Some(holder) = volumes.iter().find(has_name) else { return Ok(()) };
         let after = free_name(&name, number, &volumes);
@@ -101,7 +101,7 @@ const fn names_volume(change: &Change) -> bool {
 fn named(change: &Change, volumes: &[VolumeRecord]) -> Option<(VolumeId, String)> {
     let find = |id: &VolumeId| volumes.iter().find(|info| info.id == *id);
     match change {
-        Change::Create(record) if record.is_hidden || record.is_unfinished => None,
+        Change::Create(record) if record.is_hidden || record.is_unfinished() => None,
         Change::Create(record) => Some((record.id, record.name.clone())),
         Change::Clone { source, volume, name, .. } => find(source).map(|_| (*volume, name.clone())),
         Change::Rename { volume, name } => find(volume).map(|_| (*volume, name.clone())),

@@ -187,7 +187,7 @@ impl Pool {
                 mapped_blocks,
             }
         };
-        let is_shown = |record: &VolumeRecord| !record.is_hidden && !record.is_unfinished;
+        let is_shown = |record: &VolumeRecord| !record.is_hidden && !record.is_unfinished();
         let shown = records.into_iter().filter(|(_, record)| is_shown(record));
         let mut list: Vec<VolumeSummary> = shown.map(summary).collect();
         list.sort_by(|a, b| a.record.name.cmp(&b.record.name));

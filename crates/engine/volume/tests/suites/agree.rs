@@ -82,7 +82,7 @@ fn changes(superblock: &Superblock, random: &mut Random) -> Vec<Change> {
                 read_only: false,
                 created_s: None,
             },
-            12 => Change::Resize { volume, size_bytes: range * BLOCK as u64 },
+            12 => Change::Resize { volume, size_bytes: range * BLOCK as u64, padding_bytes: 0 },
             _ => Change::Rename { volume, name: "d".into() },
         }
     };

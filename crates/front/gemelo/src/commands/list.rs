@@ -235,6 +235,10 @@ pub static COMMANDS: &[ListedCommand] = &[
     command("volume send").reads(&[format("INPUT/a")]),
     command("volume receive").reads(&[format("INPUT/a")]),
     command("volume copy").reads(&[format("INPUT/a OUTPUT/a")]),
+    command("volume prune").reads(&[format("INPUT/a --keep 1")]),
+    command("volume verify")
+        .makes(&[volume::verify::DESCRIBED])
+        .reads(&[format("INPUT/a OUTPUT/a")]),
     command("volume create")
         .reads(&[format("INPUT/a --size 1m")])
         .on_pools(&["POOL/new --size 1m"]),

@@ -7,6 +7,7 @@ use crate::failure::RequestFailure;
 use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Monitor, Silent, StopFlag};
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -54,14 +55,19 @@ pub(crate) fn connect_front_end(directory: &Path) -> Result<UnixStream, RequestF
     frames.into_stream().map_err(|error| lost(&error))
 }
 
-/// Has the process that serves a pool send a snapshot, and writes the stream to `out`.
+/// Has the process that serves a pool send a snapshot, and writes the stream to `out`. The answers
+/// of the receiver, if there are any, are passed to it.
 pub(crate) fn send(
     directory: &Path,
     request: &PoolRequest,
-    out: &mut dyn Write,
+    (out, answers): (&mut dyn Write, Option<Box<dyn Read + Send>>),
     (monitor, stop): (&dyn Monitor, &StopFlag),
 ) -> Result<Reply, RequestFailure> {
     let mut frames = begin(directory, request, (monitor, stop))?;
+    if let Some(answers) = answers {
+        let stream = frames.stream().try_clone().map_err(|error| lost(&error))?;
+        pass_on(answers, stream, stop.clone()).map_err(|error| lost(&error))?;
+    }
     let mut chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
     let mut buffer = vec![0; COPIED_AT_ONCE];
     loop {
@@ -70,22 +76,83 @@ pub(crate) fn send(
             break;
         }
         let bytes = buffer.get(..count).unwrap_or_default();
+        // A receiver that is asked gets the question before the next bytes come.
         out.write_all(bytes)
+            .and_then(|()| out.flush())
             .map_err(|error| RequestFailure::of("cannot write the stream", &error))?;
     }
-    out.flush().map_err(|error| RequestFailure::of("cannot write the stream", &error))?;
     await_reply(&mut frames, monitor, stop)
 }
 
-/// Gives a stream to the process that serves a pool, which makes a snapshot of it.
+/// Passes answers to the process that serves the pool, in a thread that ends when the receiver
+/// does, or at the first answer that nobody takes.
+fn pass_on(
+    mut answers: Box<dyn Read + Send>,
+    stream: UnixStream,
+    stop: StopFlag,
+) -> io::Result<()> {
+    let pass = move || {
+        let Ok(mut chunks) = Chunks::new(&stream, &stop) else { return };
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = answers.read(&mut buffer) {
+            if chunks.write_all(buffer.get(..count).unwrap_or_default()).is_err() {
+                return;
+            }
+        }
+        // The server learns that nothing more comes.
+        let _ = chunks.end();
+    };
+    let thread = std::thread::Builder::new().name("gemelo-answers".into());
+    thread.spawn(pass).map_err(gemelo_base::threads::refused).map(drop)
+}
+
+/// Gives a stream to the process that serves a pool, which makes a snapshot of it. Its answers to
+/// the sender go to `answers`.
 pub(crate) fn receive(
     directory: &Path,
     request: &PoolRequest,
-    input: &mut dyn Read,
+    (input, answers): (&mut dyn Read, Option<&mut (dyn Write + Send)>),
     (monitor, stop): (&dyn Monitor, &StopFlag),
 ) -> Result<Reply, RequestFailure> {
     let mut frames = begin(directory, request, (monitor, stop))?;
-    let mut chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
+    let stream = frames.stream();
+    let mut chunks = Chunks::new(stream, stop).map_err(|error| lost(&error))?;
+    std::thread::scope(|scope| -> Result<(), RequestFailure> {
+        let told = answers.map(|answers| {
+            let tell = move || {
+                let mut chunks = Chunks::new(stream, stop)?;
+                let mut buffer = [0; 4096];
+                loop {
+                    let count = chunks.read(&mut buffer)?;
+                    if count == 0 {
+                        return Ok(());
+                    }
+                    answers.write_all(buffer.get(..count).unwrap_or_default())?;
+                    answers.flush()?;
+                }
+            };
+            let thread = std::thread::Builder::new().name("gemelo-answers".into());
+            thread.spawn_scoped::<_, io::Result<()>>(scope, tell)
+        });
+        let told = told.transpose().map_err(gemelo_base::threads::refused);
+        let told = told.map_err(|error| lost(&error))?;
+        let passed = pass_to_server(input, &mut chunks, stop);
+        if passed.is_err() {
+            // The thread waits for answers of a server that waits for the rest of the stream.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        // After the last answer comes the reply, and a sender that is gone gets none.
+        told.map(std::thread::ScopedJoinHandle::join);
+        passed
+    })?;
+    await_reply(&mut frames, monitor, stop)
+}
+
+fn pass_to_server(
+    input: &mut dyn Read,
+    chunks: &mut Chunks<'_>,
+    stop: &StopFlag,
+) -> Result<(), RequestFailure> {
     let mut buffer = vec![0; COPIED_AT_ONCE];
     loop {
         let count = match input.read(&mut buffer) {
@@ -99,10 +166,9 @@ pub(crate) fn receive(
         let sent = if count == 0 { chunks.end() } else { chunks.write_all(bytes) };
         // A server that refuses the stream says so, and takes no more of it.
         if count == 0 || sent.is_err() {
-            break;
+            return Ok(());
         }
     }
-    await_reply(&mut frames, monitor, stop)
 }
 
 /// Sends a request whose reply is followed by something else on the same connection.

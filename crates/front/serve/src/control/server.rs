@@ -16,7 +16,7 @@ use gemelo_format::DedupMode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fs::Permissions;
-use std::io::{self, BufReader, BufWriter, IntoInnerError};
+use std::io::{self, BufReader, BufWriter, IntoInnerError, Read};
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -202,11 +202,11 @@ impl Shared {
             self.stop.raise();
             return reply;
         }
-        if let PoolRequest::Send { name, since } = &request {
-            return self.send(frames, name, since.as_deref());
+        if let PoolRequest::Send { name, since, is_exchange } = &request {
+            return self.send(frames, (name, since.as_deref()), *is_exchange);
         }
-        if let PoolRequest::Receive { name, mode } = &request {
-            return self.receive(frames, name, *mode);
+        if let PoolRequest::Receive { name, mode, is_exchange } = &request {
+            return self.receive(frames, (name, *mode), *is_exchange);
         }
         let notes = Notes::new(frames, self.closing.clone());
         let answer = self.pool.perform(&request, &notes, notes.stop());
@@ -217,7 +217,12 @@ impl Shared {
         })
     }
 
-    fn send(&self, mut frames: Frames, name: &str, since: Option<&str>) -> io::Result<()> {
+    fn send(
+        &self,
+        mut frames: Frames,
+        (name, since): (&str, Option<&str>),
+        is_exchange: bool,
+    ) -> io::Result<()> {
         let outgoing = match self.pool.outgoing(name, since) {
             Ok(outgoing) => outgoing,
             Err(failure) => return frames.send(&Message::Failure(failure)),
@@ -225,18 +230,31 @@ impl Shared {
         frames.send(&Message::Reply(Reply::Done))?;
         let chunks = Chunks::new(frames.stream(), &self.closing)?;
         let mut out = BufWriter::with_capacity(STREAM_BUFFER_BYTES, chunks);
-        let sent = self.pool.send(&outgoing, &mut out, (&Silent, &self.closing));
+        let mut answers = Chunks::new(frames.stream(), &self.closing)?;
+        let answers = is_exchange.then_some(&mut answers as _);
+        let sent = self.pool.send(&outgoing, (&mut out, answers), (&Silent, &self.closing));
         out.into_inner().map_err(IntoInnerError::into_error)?.end()?;
         frames.set_timeouts()?;
         frames.send(&message_of(sent))
     }
 
-    fn receive(&self, mut frames: Frames, name: &str, mode: DedupMode) -> io::Result<()> {
+    fn receive(
+        &self,
+        mut frames: Frames,
+        (name, mode): (&str, DedupMode),
+        is_exchange: bool,
+    ) -> io::Result<()> {
         frames.send(&Message::Reply(Reply::Done))?;
         let chunks = Chunks::new(frames.stream(), &self.closing)?;
         let mut input = BufReader::with_capacity(STREAM_BUFFER_BYTES, chunks);
-        let received = self.pool.receive(name, mode, &mut input, (&Silent, &self.closing));
+        let mut answers = Chunks::new(frames.stream(), &self.closing)?;
+        let way_back = is_exchange.then_some(&mut answers as _);
+        let streams: (&mut dyn Read, _) = (&mut input, way_back);
+        let received = self.pool.receive(name, mode, streams, (&Silent, &self.closing));
         drop(input);
+        if is_exchange {
+            answers.end()?;
+        }
         frames.set_timeouts()?;
         frames.send(&message_of(received))
     }

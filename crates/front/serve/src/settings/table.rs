@@ -113,6 +113,7 @@ pub static SETTINGS: &[Setting] = &[
     at_once(Pool, "finder-cpu", Percent, "20%", "Most processor time that the finder uses while clients have requests under way, in percent of a core"),
     at_once(Pool, "scrub-interval", Interval, "never", "Scrub the pool when this time has passed since the end of the last scrub"),
     at_once(Pool, "scrub-rate", Rate, "50m", "Most data that such a scrub reads a second"),
+    at_once(Pool, "exchange", Switch, "on", "Tell 'gemelo volume copy' which contents the pool has, so that only others are sent; it gets the key of the fingerprints"),
     at_once(Pool, "warn-used", Percents, "80%,90%,95%", "Warn when this percentage of the data store is in use"),
     later("finder-memory", Size, "16m", "Memory for fingerprints that are taken while contents are written; 0 for none"),
     later("inline-overload", Word(&["wait", "defer"]), "wait", "While the write buffer is full: have writers wait, or store blocks of in-line volumes at once and leave them to the finder"),

@@ -27,7 +27,12 @@ pub(super) struct Pieces {
 impl Pieces {
     /// The pieces of a device of this size.
     pub(super) const fn of(size_bytes: u64) -> Self {
-        Self { next: 0, size_bytes, known: VecDeque::new() }
+        Self::between(0, size_bytes)
+    }
+
+    /// The pieces of a part of a device.
+    pub(super) const fn between(start: u64, end: u64) -> Self {
+        Self { next: start, size_bytes: end, known: VecDeque::new() }
     }
 
     /// Returns the end of the last piece.

@@ -3,7 +3,7 @@
 use super::pieces::{DevicePiece, Pieces};
 use super::salvage::{BadRanges, is_of_one_block};
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
-use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_base::{Monitor, StopFlag, Unit, is_zero};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -36,21 +36,41 @@ pub enum OnBadBlock {
     Zeros,
 }
 
-/// Copies a volume to `sink`. Each of `devices` is the same volume and gets a thread; a stream gets
-/// one thread. Returns the bytes copied, and the ranges that could not be read. There are none with
-/// [`OnBadBlock::Fail`].
+/// Returns the length in bytes of an export of a volume of which this length was imported: all
+/// of it if something was written behind that since.
+pub fn exported_length(device: &dyn BlockDevice, length_bytes: u64, monitor: &dyn Monitor) -> u64 {
+    let size_bytes = device.geometry().size_bytes;
+    let padding = size_bytes.saturating_sub(length_bytes);
+    if padding == 0 || padding > PIECE_BYTES as u64 {
+        return size_bytes;
+    }
+    let mut buffer = vec![0; padding as usize];
+    if read_at(device, length_bytes, &mut buffer).is_ok() && is_zero(&buffer) {
+        return length_bytes;
+    }
+    monitor.warn(&format!(
+        "{length_bytes} bytes were imported, and there is data behind them: all {size_bytes} are \
+         exported"
+    ));
+    size_bytes
+}
+
+/// Copies the first `length_bytes` of a volume to `sink`. Each of `devices` is the same volume and
+/// gets a thread; a stream gets one thread. Returns the bytes copied, and the ranges that could not
+/// be read. There are none with [`OnBadBlock::Fail`].
 ///
 /// # Errors
 /// Fails if the sink or the volume fails. The sink keeps the bytes that were copied.
 pub fn export(
     devices: &[Arc<dyn BlockDevice>],
+    length_bytes: u64,
     mut sink: Sink,
     on_bad_block: OnBadBlock,
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<(Transferred, BadRanges), TransferError> {
     let Some(first) = devices.first() else { return Ok(Default::default()) };
-    let size_bytes = first.geometry().size_bytes;
+    let size_bytes = first.geometry().size_bytes.min(length_bytes);
     monitor.begin("Exporting", Unit::Bytes, Some(size_bytes));
     let outside = |offset| move |source| TransferError::Outside { action: "write", offset, source };
     let shared = SharedSink {
@@ -246,7 +266,11 @@ fn execute_outside(
     })
 }
 
-fn read_at(device: &dyn BlockDevice, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+pub(super) fn read_at(
+    device: &dyn BlockDevice,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<(), DeviceError> {
     let mut batch =
         vec![Request { operation: Operation::Read { offset, buffer }, outcome: Ok(()) }];
     device.execute(&mut batch);

@@ -1,7 +1,7 @@
 //! Changes of the commits of the journal.
 
 use super::edit::Edit;
-use gemelo_format::{Change, Checksum, CommitOrder, Lbn, Pbn, SnapshotId, VolumeId};
+use gemelo_format::{Change, Checksum, CommitOrder, Lbn, Pbn, Receiving, SnapshotId, VolumeId};
 
 /// Changes a field of one of the changes of a commit, leaves it out, or makes it twice.
 pub(super) fn change_payload(order: CommitOrder, payload: &mut Vec<u8>, edit: Edit) {
@@ -38,8 +38,8 @@ fn new_change(edit: Edit) -> Change {
         1 => Change::Lose { volume, first, count },
         2 => Change::Remove { volume },
         3 => Change::Hide { volume },
-        4 => Change::Resize { volume, size_bytes: edit.new_value(1 << 20) },
-        5 => Change::Shrink { volume, size_bytes: edit.new_value(1 << 20) },
+        4 => Change::Resize { volume, size_bytes: edit.new_value(1 << 20), padding_bytes: 1 },
+        5 => Change::Shrink { volume, size_bytes: edit.new_value(1 << 20), padding_bytes: 0 },
         6 => Change::Grow { data_blocks: edit.new_value(2000) },
         7 => Change::Suspect { pbn, is_suspect: number.is_multiple_of(2) },
         8 => Change::Clone {
@@ -54,8 +54,9 @@ fn new_change(edit: Edit) -> Change {
             volume,
             name: "a copy".to_owned(),
             identity: SnapshotId { pool: [1; 16], volume, created_s: 1 },
+            source: None,
             created_s: None,
-            is_whole: number.is_multiple_of(2),
+            receiving: number.is_multiple_of(2).then(Receiving::default),
         },
         12 => {
             let (source, left) =

@@ -25,8 +25,8 @@ pub(crate) struct Resize {
 
 pub(super) fn resize(arguments: &Resize, context: &Context) -> crate::Result<Outcome> {
     let Resize { volume, size, force } = arguments;
-    let request =
-        PoolRequest::ResizeVolume { name: volume.name.clone(), size_bytes: size.0, force: *force };
+    let (name, size_bytes) = (volume.name.clone(), size.0);
+    let request = PoolRequest::ResizeVolume { name, size_bytes, padding_bytes: 0, force: *force };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: a volume of {}\n", format_size(size.0)))?;
     Ok(Outcome::Done)

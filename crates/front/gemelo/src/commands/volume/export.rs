@@ -12,10 +12,12 @@ use clap::Args;
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
+use gemelo_format::VolumeRecord;
 use gemelo_place::{PoolPlace, VolumePath};
 use gemelo_record::ResultFile;
 use gemelo_serve::{
-    BadRanges, OnBadBlock, PoolAccess, Purpose, Sink, Transferred, export, mark_damaged,
+    BadRanges, OnBadBlock, PoolAccess, Purpose, Sink, Transferred, export, exported_length,
+    mark_damaged,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -119,18 +121,18 @@ impl Arguments {
         let devices = (0..THREADS)
             .map(|_| access.device(name, gemelo_nbd::client::connect_device))
             .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;
+        let length_bytes = self.length_bytes(access, &devices, context)?;
         let about = || format!("{} to {}", self.volume, self.output.shown());
         let on_bad_block = if self.salvage { OnBadBlock::Zeros } else { OnBadBlock::Fail };
         let run = |sink| {
-            export(&devices, sink, on_bad_block, &*context.monitor, &context.stop)
+            export(&devices, length_bytes, sink, on_bad_block, &*context.monitor, &context.stop)
                 .with_context(about)
         };
         if self.format != ImageFormat::Raw {
-            return self.write_image(&devices, context, run);
+            return self.write_image(length_bytes, context, run);
         }
         if is_device(&self.output) {
-            let size_bytes = devices.first().map_or(0, |device| device.geometry().size_bytes);
-            return run(Sink::Device(self.open_device(size_bytes)?));
+            return run(Sink::Device(self.open_device(length_bytes)?));
         }
         let file = NewFile::create_for(Readers::Owner, &self.output, self.force)?;
         match file.file().filter(|_| file.is_regular()) {
@@ -143,10 +145,25 @@ impl Arguments {
         }
     }
 
+    /// The bytes of the volume that are exported.
+    fn length_bytes(
+        &self,
+        access: &PoolAccess,
+        devices: &[Arc<dyn BlockDevice>],
+        context: &Context,
+    ) -> crate::Result<u64> {
+        let Some(device) = devices.first() else { return Ok(0) };
+        let report = pools::stat_of(access, context)?;
+        let mut records = report.volumes.iter().map(|volume| &volume.summary.record);
+        let record = records.find(|record| record.name == self.volume.name);
+        let length_bytes = record.map_or(u64::MAX, VolumeRecord::length_bytes);
+        Ok(exported_length(&**device, length_bytes, &*context.monitor))
+    }
+
     /// Writes an image of another format than raw to a new file.
     fn write_image(
         &self,
-        devices: &[Arc<dyn BlockDevice>],
+        length_bytes: u64,
         context: &Context,
         run: impl FnOnce(Sink) -> crate::Result<(Transferred, BadRanges)>,
     ) -> crate::Result<(Transferred, BadRanges)> {
@@ -155,8 +172,7 @@ impl Arguments {
         let Some(path) = file.temporary_path() else {
             return Err(refused!("a {name} image can only be written to a file: name one"));
         };
-        let size_bytes = devices.first().map_or(0, |device| device.geometry().size_bytes);
-        image::create(path, self.format, size_bytes)?;
+        image::create(path, self.format, length_bytes)?;
         let (server, image) =
             ImageServer::start(path, self.format, ImageUse::Write, &context.stop)?;
         let exported = run(Sink::Image(image))?;

@@ -11,7 +11,7 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_format::{DedupMode, MAX_NAME_BYTES};
+use gemelo_format::{DedupMode, MAX_NAME_BYTES, VolumeRecord};
 use gemelo_place::VolumePath;
 use gemelo_serve::{
     PoolAccess, PoolRequest, Purpose, Source, StatReport, Transferred, connected, import,
@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
     /// An image may name other files to read: give its format only if you trust it.
     #[arg(long, value_name = "FORMAT")]
     format: Option<ImageFormat>,
-    /// Size of the volume [default: the length of the input, rounded up to whole blocks]
+    /// Size of the volume [default: the length of the input, rounded up to whole blocks; an export
+    /// has the length of the input]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
     /// Mode of deduplication while the volume is filled [default: inline for a new volume, its own
@@ -177,9 +178,9 @@ impl Arguments {
         let name = self.unfinished_name()?;
         self.clear_leftover(&name, &report, access, context)?;
         let block_bytes = u64::from(report.pool.block_bytes);
-        let whole = |bytes: u64| bytes.div_ceil(block_bytes).max(1) * block_bytes;
-        let wanted = self.size.map(|size| size.0).or(length.map(whole));
-        let size_bytes = wanted.unwrap_or(STREAM_BYTES);
+        let whole = |bytes: u64| bytes.next_multiple_of(block_bytes);
+        let wanted = self.size.map(|size| size.0);
+        let size_bytes = wanted.or(length.map(whole)).unwrap_or(STREAM_BYTES);
         let mode = self.dedup.map_or(DedupMode::Inline, DedupMode::from);
         pools::ask(
             access,
@@ -187,11 +188,9 @@ impl Arguments {
             context,
         )?;
         let finished = self.fill(access, &name, source, context).and_then(|transferred| {
-            if wanted.is_none() {
-                let size_bytes = whole(transferred.total_bytes);
-                let request =
-                    PoolRequest::ResizeVolume { name: name.clone(), size_bytes, force: true };
-                pools::ask(access, &request, context)?;
+            if self.size.is_none() {
+                let length_bytes = transferred.total_bytes;
+                set_length((&name, whole(length_bytes)), length_bytes, access, context)?;
             }
             set_mode((&name, mode), self.dedup_after.map_or(mode, Into::into), access, context)?;
             let new_name = self.volume.name.clone();
@@ -324,9 +323,11 @@ impl Arguments {
         // The connection is closed first, because a server limits the number of connections.
         drop(device);
         let volume = &self.volume;
-        self.fill(access, name, source, context).with_context(|| {
+        let transferred = self.fill(access, name, source, context).with_context(|| {
             format!("{volume} was cleared, and holds a part of the input: import it again")
-        })
+        })?;
+        set_length((name, length), transferred.total_bytes, access, context)?;
+        Ok(transferred)
     }
 
     fn fill(
@@ -342,6 +343,30 @@ impl Arguments {
         import(source, &devices, &*context.monitor, &context.stop)
             .with_context(|| format!("{} to {}", self.input.shown(), self.volume))
     }
+}
+
+/// Gives a volume a size, and remembers the length that was imported if it ends in the last block.
+fn set_length(
+    (name, size_bytes): (&str, u64),
+    length_bytes: u64,
+    access: &PoolAccess,
+    context: &Context,
+) -> crate::Result<()> {
+    let report = pools::stat_of(access, context)?;
+    let padding = size_bytes.saturating_sub(length_bytes);
+    let padding = Some(padding).filter(|padding| *padding < u64::from(report.pool.block_bytes));
+    let padding_bytes = padding.and_then(|padding| u32::try_from(padding).ok()).unwrap_or(0);
+    let there = report.volumes.iter().map(|volume| &volume.summary.record);
+    let is_set = |record: &VolumeRecord| {
+        record.size_bytes == size_bytes && record.padding_bytes == padding_bytes
+    };
+    if there.into_iter().any(|record| record.name == name && is_set(record)) {
+        return Ok(());
+    }
+    let name = name.to_owned();
+    let request = PoolRequest::ResizeVolume { name, size_bytes, padding_bytes, force: true };
+    pools::ask(access, &request, context)?;
+    Ok(())
 }
 
 /// Gives a volume a mode, unless it has it.

@@ -5,15 +5,19 @@ mod change;
 mod copy;
 mod create;
 pub(super) mod diff;
+mod end;
 pub(super) mod export;
+mod hashes;
 mod image;
 mod import;
 pub(super) mod limits;
 pub(super) mod ls;
 mod mode;
+mod prune;
 mod send;
 mod send_to;
 pub(super) mod stat;
+pub(super) mod verify;
 
 use super::settings;
 use crate::context::Context;
@@ -94,6 +98,19 @@ enum Action {
     /// Only what differs from a snapshot that both pools have is sent. The copy appears when it is
     /// whole and durable.
     Copy(send_to::Arguments),
+    /// Compare two volumes of any pools, here or on other hosts
+    ///
+    /// Both ends read and hash their volumes, and only hashes travel. Ends with status 1 if the
+    /// volumes differ.
+    Verify(verify::Arguments),
+    /// Remove copies of earlier snapshots of the same volume
+    ///
+    /// Only copies that 'gemelo volume copy' or 'receive' made of snapshots of one volume are
+    /// looked at. Those that are held or in use stay.
+    Prune(prune::Arguments),
+    /// Answer 'gemelo volume verify' with hashes of a volume
+    #[command(hide = true)]
+    Hashes(hashes::Arguments),
     /// Make a snapshot of the stream that standard input has
     ///
     /// The snapshot appears when it is whole and durable. If anything fails before, the pool stays
@@ -121,6 +138,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Diff(arguments) => diff::run(arguments, context),
         Action::Send(arguments) => send::send(arguments, context),
         Action::Copy(arguments) => send_to::run(arguments, context),
+        Action::Verify(arguments) => verify::run(arguments, context),
+        Action::Prune(arguments) => prune::run(arguments, context),
+        Action::Hashes(arguments) => hashes::run(arguments, context),
         Action::Receive(arguments) => send::receive(arguments, context),
     }
 }

@@ -36,6 +36,9 @@ pub(crate) struct Receive {
     /// A snapshot that is received as differences from an earlier one keeps the mode of that.
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
+    /// Write the answers for 'gemelo volume copy' to standard output
+    #[arg(long, hide = true)]
+    answers: bool,
 }
 
 pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome> {
@@ -53,7 +56,8 @@ pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome
     let access = pools::open(&snapshot.pool, Purpose::Read, context)?;
     let since = since.as_ref().map(|since| &*since.name);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, stdout().lock());
-    let sent = access.send(&snapshot.name, since, &mut out, (&*context.monitor, &context.stop));
+    let sent =
+        access.send(&snapshot.name, since, &mut out, None, (&*context.monitor, &context.stop));
     let flushed = out.flush();
     let closed = access.close();
     sent?;
@@ -73,11 +77,15 @@ pub(super) fn receive(arguments: &Receive, context: &Context) -> crate::Result<O
     let mut input = BufReader::with_capacity(BUFFER_BYTES, stdin().lock());
     let mode = arguments.dedup.into();
     let progress = (&*context.monitor, &context.stop);
-    let received = access.receive(&snapshot.name, mode, &mut input, progress);
+    let mut out = stdout();
+    let answers = arguments.answers.then_some(&mut out as _);
+    let received = access.receive(&snapshot.name, mode, &mut input, answers, progress);
     let closed = access.close();
     let received = received?;
     closed?;
-    context.print(&text(snapshot, &received))?;
+    if !arguments.answers {
+        context.print(&text(snapshot, &received))?;
+    }
     Ok(Outcome::Done)
 }
 

@@ -3,6 +3,7 @@
 //! The program over there is `gemelo volume receive`, and `gemelo volume ls` before it, from which
 //! the snapshots are known that both pools have.
 
+use super::end::{Connection, End};
 use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::{OrFailed as _, OrFailure as _, Outcome, failed, refused};
@@ -12,16 +13,15 @@ use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_base::{Clock, SystemClock};
-use gemelo_fleet::Transport;
 use gemelo_format::{DedupMode, Origin, SnapshotId};
 use gemelo_place::VolumePath;
-use gemelo_serve::{CopiedReport, PoolAccess, PoolRequest, Purpose, Reply, StatReport};
+use gemelo_serve::{CopiedReport, KeepRule, PoolAccess, PoolRequest, Purpose, Reply, StatReport};
 use gemelo_volume::VolumeSummary;
 use serde::Deserialize;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Stdio;
 
 /// Bytes of a stream that are gathered before they are passed on.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -46,21 +46,12 @@ pub(crate) struct Arguments {
     /// Mode of deduplication of a copy that is sent as a whole
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
-    /// Command that reaches the host, with {host} and {command}, such as 'ssh -p 2222 {host}'
-    /// [default: ssh]
-    #[arg(long, value_name = "COMMAND")]
-    connect: Option<String>,
-    /// This program on the host [default: gemelo]
-    #[arg(long, value_name = "PATH")]
-    program: Option<String>,
-}
-
-/// The place of a copy.
-struct Destination {
-    /// The host; [`None`] for this one.
-    host: Option<(String, Transport)>,
-    /// `POOL/NAME` there.
-    copy: String,
+    /// Then remove copies of earlier snapshots of the volume, except the last one of each of so
+    /// many hours, days, weeks, months and years, such as '24h,7d,4w', and those that are held
+    #[arg(long, value_name = "RULE")]
+    keep: Option<KeepRule>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// The parts of the output of `gemelo volume ls --json` that are read here.
@@ -74,83 +65,24 @@ struct ListedVolume {
     identity: Option<SnapshotId>,
 }
 
-impl Destination {
-    fn of(arguments: &Arguments) -> crate::Result<Self> {
-        let Arguments { destination, connect, program, .. } = arguments;
-        // A host has no slash, and a place on Ceph begins with its scheme.
-        let host = destination
-            .split_once(':')
-            .filter(|(host, _)| !host.is_empty() && !host.contains('/') && *host != "rados");
-        let Some((host, copy)) = host else {
-            if connect.is_some() || program.is_some() {
-                return Err(refused!(
-                    "--connect and --program are for a copy on another host: name it HOST:POOL/NAME"
-                ));
-            }
-            return Ok(Self { host: None, copy: destination.clone() });
-        };
-        let transport = Transport::new(connect.as_deref(), program.as_deref())
-            .context("--connect")
-            .or_bad_input()?;
-        Ok(Self { host: Some((host.to_owned(), transport)), copy: copy.to_owned() })
-    }
-
-    /// The pool of the copy.
-    fn pool(&self) -> crate::Result<String> {
-        let path =
-            self.copy.parse::<VolumePath>().or_failed().context("the copy").or_bad_input()?;
-        Ok(path.pool.to_string())
-    }
-
-    fn command(&self, arguments: &[&str]) -> crate::Result<Command> {
-        if let Some((host, transport)) = &self.host {
-            return Ok(transport.command_with(host, arguments));
-        }
-        let mut command =
-            Command::new(std::env::current_exe().context("cannot find this program")?);
-        command.args(arguments);
-        Ok(command)
-    }
-
-    fn start(&self, arguments: &[&str], input: Stdio) -> crate::Result<Child> {
-        let mut command = self.command(arguments)?;
-        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let program = gemelo_base::text_of_name(command.get_program());
-        command.spawn().with_context(|| format!("cannot start '{program}'"))
-    }
-
-    /// Fails with what the program over there said.
-    fn check(&self, output: &Output) -> crate::Result<()> {
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim().trim_start_matches("gemelo: ");
-        let said = if said.is_empty() { output.status.to_string() } else { said.to_owned() };
-        Err(match &self.host {
-            Some((host, _)) => failed!("host {host}: {said}"),
-            None => failed!("{said}"),
-        })
-    }
-
-    /// The snapshots of the pool.
-    fn snapshots(&self) -> crate::Result<HashSet<SnapshotId>> {
-        let pool = self.pool()?;
-        let child = self.start(&["volume", "ls", &pool, "--json", "-"], Stdio::null())?;
-        let output = child.wait_with_output().context("cannot read the list of the snapshots")?;
-        self.check(&output)?;
-        let listed: Listed = serde_json::from_slice(&output.stdout)
-            .or_failed()
-            .context("the list of the snapshots of the other pool makes no sense")?;
-        Ok(listed.result.into_iter().filter_map(|volume| volume.identity).collect())
-    }
+/// The snapshots of the pool of the copy.
+fn snapshots(destination: &End) -> crate::Result<HashSet<SnapshotId>> {
+    let pool = destination.pool()?;
+    let child = destination.start(&["volume", "ls", &pool, "--json", "-"], Stdio::null())?;
+    let output = child.wait_with_output().context("cannot read the list of the snapshots")?;
+    destination.check(&output)?;
+    let listed: Listed = serde_json::from_slice(&output.stdout)
+        .or_failed()
+        .context("the list of the snapshots of the other pool makes no sense")?;
+    Ok(listed.result.into_iter().filter_map(|volume| volume.identity).collect())
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let Arguments { snapshot, .. } = arguments;
-    let destination = Destination::of(arguments)?;
+    let destination = End::of(&arguments.destination, &arguments.connection)?;
+    arguments.connection.check(&[&destination])?;
     let pool = destination.pool()?;
-    if destination.host.is_none() && pool == snapshot.pool.to_string() {
+    if !destination.is_far() && pool == snapshot.pool.to_string() {
         return Err(refused!(
             "{} is in the pool of the snapshot: clone it there with 'gemelo volume clone'",
             arguments.destination
@@ -161,16 +93,37 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     let closed = access.close();
     let (sent, since) = sent?;
     closed?;
+    if let Some(keep) = arguments.keep {
+        prune(&destination, keep, context)?;
+    }
     let what = since.map_or_else(
         || format!("a copy of {snapshot}"),
         |since| format!("a copy of {snapshot}, sent as what differs from {since}"),
     );
+    let known = match sent.known_bytes {
+        0 => String::new(),
+        bytes => format!(", without {} that were there", format_size(bytes)),
+    };
     context.print(&format!(
-        "{}: {what}: a stream of {}\n",
+        "{}: {what}: a stream of {}{known}\n",
         arguments.destination,
         format_size(sent.stream_bytes)
     ))?;
     Ok(Outcome::Done)
+}
+
+/// Removes copies of earlier snapshots at the destination.
+fn prune(destination: &End, keep: KeepRule, context: &Context) -> crate::Result<()> {
+    let keep = keep.to_string().replace(' ', ",");
+    let words = ["volume", "prune", destination.volume(), "--keep", &keep];
+    let child = destination.start(&words, Stdio::null())?;
+    let output = child.wait_with_output().context("cannot wait for the removal of old copies")?;
+    destination.check(&output).context("the copy was made, and old ones were not removed")?;
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        let said = line.trim_start_matches("gemelo: ").trim_start_matches("warning: ");
+        context.monitor.warn(said);
+    }
+    Ok(())
 }
 
 impl Arguments {
@@ -178,18 +131,22 @@ impl Arguments {
     fn send(
         &self,
         access: &PoolAccess,
-        destination: &Destination,
+        destination: &End,
         context: &Context,
     ) -> crate::Result<(CopiedReport, Option<String>)> {
         let report = self.report(access, context)?;
         let since = self.base((access, &report), destination, context)?;
         let dedup = DedupMode::from(self.dedup).name();
-        let words = ["volume", "receive", &destination.copy, "--dedup", dedup, "--quiet"];
+        let words =
+            ["volume", "receive", destination.volume(), "--dedup", dedup, "--answers", "--quiet"];
         let mut child = destination.start(&words, Stdio::piped())?;
         let input = child.stdin.take().ok_or_else(|| failed!("the program has no input"))?;
         let mut out = Limited::new(BufWriter::with_capacity(BUFFER_BYTES, input), self.rate);
-        let progress = (&*context.monitor, &context.stop);
-        let sent = access.send(&self.snapshot.name, since.as_deref(), &mut out, progress);
+        let answers = child.stdout.take().ok_or_else(|| failed!("the program has no output"))?;
+        let (answers, progress) =
+            (Some(Box::new(answers) as _), (&*context.monitor, &context.stop));
+        let since_name = since.as_deref();
+        let sent = access.send(&self.snapshot.name, since_name, &mut out, answers, progress);
         let flushed = out.flush();
         drop(out);
         let output = child.wait_with_output().context("cannot wait for the receiver")?;
@@ -229,7 +186,7 @@ impl Arguments {
     fn base(
         &self,
         (access, report): (&PoolAccess, &StatReport),
-        destination: &Destination,
+        destination: &End,
         context: &Context,
     ) -> crate::Result<Option<String>> {
         match self.since.as_str() {
@@ -254,12 +211,12 @@ impl Arguments {
     fn nearest(
         &self,
         (access, report): (&PoolAccess, &StatReport),
-        destination: &Destination,
+        destination: &End,
         context: &Context,
     ) -> crate::Result<Option<String>> {
         let Some(own) = self.own(report) else { return Ok(None) };
         let block_bytes = u64::from(report.pool.block_bytes);
-        let there = destination.snapshots()?;
+        let there = snapshots(destination)?;
         let volumes = report.volumes.iter().map(|volume| &volume.summary);
         let mut common: Vec<&VolumeSummary> = volumes
             .filter(|one| one.record.id != own.record.id)

@@ -95,6 +95,10 @@ fn text(figures: &VolumeFigures<'_>, block_bytes: u64, is_served: bool) -> Strin
     let record = &volume.record;
     let mut table = Table::new();
     table.row(["size".to_owned(), format_size(record.size_bytes)]);
+    if record.padding_bytes > 0 {
+        let length = format!("{} bytes", format_count(record.length_bytes()));
+        table.row(["imported length".to_owned(), length]);
+    }
     table.row(["mapped".to_owned(), format_size(volume.mapped_blocks * block_bytes)]);
     for (name, bytes) in [("exclusive", exclusive_bytes), ("shared", shared_bytes)] {
         if let Some(bytes) = bytes {

@@ -98,7 +98,7 @@ fn servers_are_stopped_before_the_program_is_removed_and_not_before_it_is_replac
     assert_eq!(
         calls,
         "deb-systemd-invoke stop gemelo@*.socket gemelo@*.service gemelo-member@*.service \
-         gemelo-tick@*.timer\n"
+         gemelo-tick@*.timer gemelo-copy@*.timer\n"
     );
     let (output, calls) = run("prerm", &["upgrade", "0.0.2"], 0);
     assert!(output.status.success() && calls.is_empty(), "{calls}");

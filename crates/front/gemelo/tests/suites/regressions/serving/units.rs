@@ -9,12 +9,14 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::process::Command;
 
 /// The units that are installed.
-const UNITS: [&str; 5] = [
+const UNITS: [&str; 7] = [
     "gemelo@.service",
     "gemelo@.socket",
     "gemelo-member@.service",
     "gemelo-tick@.service",
     "gemelo-tick@.timer",
+    "gemelo-copy@.service",
+    "gemelo-copy@.timer",
 ];
 const UNIT: &str = "contrib/systemd/gemelo@.service";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gemelo");
