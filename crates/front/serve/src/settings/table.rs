@@ -2,8 +2,8 @@
 //! result and the table of the documents are made from it. A new setting is one line.
 
 use super::value::Kind::{
-    self, Compression, Count, Interval, Keep, Percent, Percents, Period, Rate, Sample, Size, Span, Switch,
-    Window, Word,
+    self, Compression, Count, Interval, Keep, Percent, Percents, Period, Rate, Sample, Size, Span,
+    Switch, Window, Word,
 };
 use Scope::{Both, Pool, Volume};
 use schemars::JsonSchema;
