@@ -56,6 +56,7 @@ install_all() {
 uninstall_all() {
     rm -f "$root/bin/gemelo" "$man"/gemelo.1 "$man"/gemelo-*.1 "$bash/gemelo" "$zsh/_gemelo" \
         "$fish/gemelo.fish" "$units"/gemelo@.* "$units"/gemelo-member@.* "$units"/gemelo-tick@.* \
+        "$units"/gemelo-copy@.* \
         "$root/lib/sysusers.d/gemelo.conf" "$root/lib/tmpfiles.d/gemelo.conf" \
         "$root/lib/udev/rules.d/60-gemelo.rules"
     rm -rf "$documents"

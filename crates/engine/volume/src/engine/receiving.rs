@@ -169,12 +169,14 @@ impl Volumes {
     /// Removes unfinished copies. Returns the number of those that were removed, and of those that
     /// somebody fills.
     fn forget(&self, is_meant: impl Fn(&VolumeRecord) -> bool) -> Result<(usize, usize)> {
-        self.health.check_writable()?;
         let catalogue = self.catalogue.change();
         let records = self.log.read().backend().volumes();
         let meant = records.iter().filter(|record| !record.is_hidden && is_meant(record));
         let (filled, idle): (Vec<VolumeId>, Vec<VolumeId>) =
             meant.map(|record| record.id).partition(|volume| catalogue.is_receiving(*volume));
+        if !idle.is_empty() {
+            self.health.check_writable()?;
+        }
         idle.iter().try_for_each(|volume| self.log.change(&Change::Hide { volume: *volume }))?;
         drop(catalogue);
         let forgotten = idle.len();

@@ -113,7 +113,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     }
     let input = SupportInput { pool: pool.to_string(), names: *names };
     json.finish(context, WRITTEN.made(input, value, Vec::new()), &text)?;
-    Ok(Outcome::Done)
+    let is_damaged = figures.check.is_some_and(|check| !check.problems.is_empty());
+    Ok(if is_damaged { Outcome::FoundDamage } else { Outcome::Done })
 }
 
 fn settings(pool: &PoolPlace, context: &Context) -> crate::Result<Vec<SettingReport>> {

@@ -71,6 +71,13 @@ const fn status(kind: FailureKind) -> u8 {
     }
 }
 
+/// Returns the kind of failure for the exit status of another process of this program. That of a
+/// program in between, such as a shell for other hosts, is a plain failure.
+pub(crate) fn kind_of(code: Option<i32>) -> FailureKind {
+    let kind = FailureKind::ALL.into_iter().find(|kind| Some(i32::from(status(*kind))) == code);
+    kind.unwrap_or(FailureKind::Failed)
+}
+
 /// Returns the exit status of the program for the end of a command. Prints the error of a command
 /// that failed.
 pub(crate) fn exit_code(ended: &Result<Outcome>) -> ExitCode {

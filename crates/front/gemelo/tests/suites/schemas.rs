@@ -77,7 +77,7 @@ const COMMANDS: &[&str] = &[
     "volume ls DIR/pool",
     "volume ls DIR/pool --space",
     "volume diff DIR/scrubbed/snapshot DIR/scrubbed/empty",
-    "1: volume verify DIR/scrubbed/snapshot DIR/scrubbed/empty",
+    "1: volume verify DIR/pool/a DIR/scrubbed/empty",
     "volume stat DIR/scrubbed/snapshot",
     "volume ls DIR/scrubbed",
     "volume export DIR/pool/a DIR/exported",

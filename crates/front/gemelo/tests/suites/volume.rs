@@ -135,7 +135,7 @@ fn streams_come_in_and_go_out() {
             .output()
             .unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        assert!(out.stdout[..text.len()] == *text.as_bytes() && out.stdout.len() == size_bytes);
+        assert!(out.stdout == text.as_bytes());
         let ran =
             gemelo_reading(&text, &["volume", "import", "-", &pool.volume("b"), "--size", "1m"]);
         assert_eq!(ran.status, 1, "{}", ran.err);
@@ -211,7 +211,7 @@ fn pipes_and_character_devices_are_streams_and_stay_what_they_are() {
         done(&["volume", "export", &pool.volume("a"), &pipe]);
         reader.join().unwrap()
     });
-    assert!(read[..3_000_000] == noise(1, 3_000_000) && read.len() == 3_002_368);
+    assert!(read == noise(1, 3_000_000));
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
     done(&["volume", "export", &pool.volume("a"), "/dev/null", "--force"]);
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());

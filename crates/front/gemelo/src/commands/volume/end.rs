@@ -1,6 +1,6 @@
 //! A volume of this host or of another one, for commands that start this program there.
 
-use crate::exit::{OrFailed as _, OrFailure as _, failed, refused};
+use crate::exit::{Failure, OrFailed as _, OrFailure as _, kind_of, refused};
 use clap::Args;
 use gemelo_fleet::Transport;
 use gemelo_place::VolumePath;
@@ -88,7 +88,7 @@ impl End {
         command.spawn().with_context(|| format!("cannot start '{program}'"))
     }
 
-    /// Fails with what the program there said.
+    /// Fails with what the program there said, and with its status.
     pub(super) fn check(&self, output: &Output) -> crate::Result<()> {
         if output.status.success() {
             return Ok(());
@@ -96,9 +96,10 @@ impl End {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.trim().trim_start_matches("gemelo: ");
         let said = if said.is_empty() { output.status.to_string() } else { said.to_owned() };
+        let kind = kind_of(output.status.code());
         Err(match &self.host {
-            Some((host, _)) => failed!("host {host}: {said}"),
-            None => failed!("{said}"),
+            Some((host, _)) => Failure::new(kind, format_args!("host {host}: {said}")),
+            None => Failure::new(kind, said),
         })
     }
 }
