@@ -172,6 +172,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("volume receive", &["gemelo volume receive /srv/pool/monday <monday.stream"]),
     ("volume copy", &["gemelo volume copy /var/lib/gemelo/vms/monday backup:/srv/pool/monday"]),
+    ("volume verify", &["gemelo volume verify /var/lib/gemelo/vms/monday backup:/srv/pool/monday"]),
     ("volume prune", &["gemelo volume prune /srv/pool/monday --keep '24h 7d 4w'"]),
     (
         "serve",

@@ -78,6 +78,7 @@ const COMMANDS: &[&str] = &[
     "volume ls DIR/pool --space",
     "volume diff DIR/scrubbed/snapshot DIR/scrubbed/empty",
     "1: volume verify DIR/pool/a DIR/scrubbed/empty",
+    "volume verify DIR/scrubbed/empty DIR/scrubbed/empty --since snapshot",
     "volume stat DIR/scrubbed/snapshot",
     "volume ls DIR/scrubbed",
     "volume export DIR/pool/a DIR/exported",

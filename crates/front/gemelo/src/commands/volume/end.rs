@@ -2,6 +2,7 @@
 
 use crate::exit::{Failure, OrFailed as _, OrFailure as _, kind_of, refused};
 use clap::Args;
+use gemelo_base::FailureKind;
 use gemelo_fleet::Transport;
 use gemelo_place::VolumePath;
 use std::process::{Child, Command, Output, Stdio};
@@ -88,15 +89,23 @@ impl End {
         command.spawn().with_context(|| format!("cannot start '{program}'"))
     }
 
-    /// Fails with what the program there said, and with its status.
+    /// Fails with what the program there said.
     pub(super) fn check(&self, output: &Output) -> crate::Result<()> {
+        self.check_as(output, FailureKind::Failed)
+    }
+
+    /// Fails with what the program there said, as its status tells. It has only read.
+    pub(super) fn check_reader(&self, output: &Output) -> crate::Result<()> {
+        self.check_as(output, kind_of(output.status.code()))
+    }
+
+    fn check_as(&self, output: &Output, kind: FailureKind) -> crate::Result<()> {
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.trim().trim_start_matches("gemelo: ");
         let said = if said.is_empty() { output.status.to_string() } else { said.to_owned() };
-        let kind = kind_of(output.status.code());
         Err(match &self.host {
             Some((host, _)) => Failure::new(kind, format_args!("host {host}: {said}")),
             None => Failure::new(kind, said),

@@ -133,7 +133,7 @@ impl<'e> Hashing<'e> {
         let status = self.child.wait();
         let output =
             status.map(|status| std::process::Output { status, stdout: Vec::new(), stderr: said });
-        match output.map(|output| self.end.check(&output)) {
+        match output.map(|output| self.end.check_reader(&output)) {
             Ok(Err(error)) => error,
             _ => failed!("the program that hashes {} ended early", self.end.volume()),
         }

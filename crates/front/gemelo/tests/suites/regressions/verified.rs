@@ -90,9 +90,9 @@ fn what_cannot_be_compared_is_refused_in_words() {
     import(&pool, "v", &noise(3, BLOCK));
     let v = pool.volume("v");
     let Ran { status, err, .. } = gemelo(&["volume", "verify", &v, &pool.volume("none")]);
-    assert!(status == 1 && err.contains("there is no volume 'none'"), "{status}: {err}");
+    assert!(status == 2 && err.contains("there is no volume 'none'"), "{status}: {err}");
     let Ran { status, err, .. } = gemelo(&["volume", "verify", &v, &v, "--since", "none"]);
-    assert!(status == 1 && err.contains("has no snapshot 'none'"), "{status}: {err}");
+    assert!(status == 2 && err.contains("has no snapshot 'none'"), "{status}: {err}");
     assert!(refused(&["volume", "verify", &v, &v, "--connect", "sh -c"]).contains("HOST:POOL"));
     assert!(refused(&["volume", "verify", &v, "nothing"]).contains("nothing"));
     let far = format!("host:{v}");
