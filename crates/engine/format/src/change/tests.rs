@@ -5,6 +5,17 @@ use crate::limits::Holds;
 use crate::volume::{Birth, Origin};
 use proptest::prelude::*;
 
+fn receive(name: &str, receiving: Option<Receiving>) -> Change {
+    Change::Receive {
+        volume: VolumeId(300),
+        name: name.to_owned(),
+        identity: SnapshotId { pool: [3; 16], volume: VolumeId(4), created_s: 1 << 33 },
+        source: receiving.is_none().then_some(VolumeId(3)),
+        created_s: receiving.is_none().then_some(1 << 32),
+        receiving,
+    }
+}
+
 fn one_of_each() -> Vec<Change> {
     let volume = VolumeId(300);
     let pbn = Pbn::new(70_000).unwrap();
@@ -46,22 +57,8 @@ fn one_of_each() -> Vec<Change> {
             read_only: true,
             created_s: Some(1_700_000_000),
         },
-        Change::Receive {
-            volume,
-            name: name.clone(),
-            identity: SnapshotId { pool: [3; 16], volume: VolumeId(4), created_s: 1 << 33 },
-            source: Some(VolumeId(3)),
-            created_s: Some(1 << 32),
-            receiving: None,
-        },
-        Change::Receive {
-            volume,
-            name: name.clone(),
-            identity: SnapshotId { pool: [3; 16], volume: VolumeId(4), created_s: 1 << 33 },
-            source: None,
-            created_s: None,
-            receiving: Some(Receiving { base: None, received_bytes: 1 << 20, seen_s: 1 << 32 }),
-        },
+        receive(&name, None),
+        receive(&name, Some(Receiving { base: None, received_bytes: 1 << 20, seen_s: 1 << 32 })),
         Change::Hide { volume },
         Change::Rollback { volume, source: VolumeId(2), left: VolumeId(301) },
         Change::Hold { volume, tag: "backup".into(), is_held: true },
