@@ -103,14 +103,25 @@ pub fn free_bytes() -> Option<u64> {
     allocator().map(|(_, free)| free)
 }
 
+#[cfg(target_env = "gnu")]
 fn allocator() -> Option<(u64, u64)> {
-    #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: the function takes nothing and may be called at any time.
-        let all = unsafe { libc::mallinfo2() };
-        Some(((all.uordblks + all.hblkhd) as u64, all.fordblks as u64))
-    }
-    #[cfg(not(target_env = "gnu"))]
+    // The function came with glibc 2.33. It is looked for when the program runs, so that it also
+    // runs with an older one.
+    // SAFETY: the name ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
+    // SAFETY: the only function of this name is that of glibc, which has this type.
+    let ask = unsafe {
+        std::mem::transmute::<*mut libc::c_void, Option<unsafe extern "C" fn() -> libc::mallinfo2>>(
+            found,
+        )
+    };
+    // SAFETY: the function takes nothing and may be called at any time.
+    let all = unsafe { ask?() };
+    Some(((all.uordblks + all.hblkhd) as u64, all.fordblks as u64))
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn allocator() -> Option<(u64, u64)> {
     None
 }
 
