@@ -11,7 +11,7 @@ struct Cost {
     bytes: f64,
 }
 
-/// Published, shared, released: fitted to the table in `docs/internals/domain.md` ("Speed"), with
+/// Published, shared, released: fitted to measurements with
 /// 1,000, 16,000 and 48,000 contents submitted together to 16 shards by one member. The bytes are
 /// those of `cargo bench -p gemelo-sharing --bench sharing`.
 const COSTS: [Cost; 3] = [

@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 const BLOCK: usize = 4096;
 const MIB: usize = 1 << 20;
 
-fn import(pool: &TestPool, name: &str, bytes: &[u8]) {
+pub(super) fn import(pool: &TestPool, name: &str, bytes: &[u8]) {
     let raw = pool.file("raw");
     fs::write(&raw, bytes).unwrap();
     done(&["volume", "import", &raw, &pool.volume(name), "--force"]);
 }
 
-fn assert_holds(pool: &TestPool, name: &str, data: &[u8]) {
+pub(super) fn assert_holds(pool: &TestPool, name: &str, data: &[u8]) {
     let back = pool.file("back");
     done(&["volume", "export", &pool.volume(name), &back, "--force"]);
     assert!(fs::read(&back).unwrap() == data, "{name}");

@@ -1,6 +1,7 @@
 //! A copy that was broken off goes on where it was: only the rest moves. `GEMELO_KILLS` sets the
 //! number of kills.
 
+use super::exchanged::{assert_holds, import};
 use crate::common::{Ran, gemelo};
 use crate::served::{TestPool, done, noise, refused};
 use crate::support::setting;
@@ -11,18 +12,6 @@ use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 const KILLS: u64 = 8;
-
-fn import(pool: &TestPool, name: &str, bytes: &[u8]) {
-    let raw = pool.file("raw");
-    fs::write(&raw, bytes).unwrap();
-    done(&["volume", "import", &raw, &pool.volume(name), "--force"]);
-}
-
-fn assert_holds(pool: &TestPool, name: &str, data: &[u8]) {
-    let back = pool.file("back");
-    done(&["volume", "export", &pool.volume(name), &back, "--force"]);
-    assert!(fs::read(&back).unwrap() == data, "{name}");
-}
 
 /// A program that does what this one does, with a filter before what `receive` gets.
 fn filtering(pool: &TestPool, name: &str, filter: &str) -> String {
