@@ -31,7 +31,7 @@ impl Engine {
         stop: &StopFlag,
     ) -> Result<GcReport> {
         let before = self.data.allocator.free_blocks();
-        self.volumes.clear_hidden(&|| stop.is_raised())?;
+        self.volumes.clearer.clear_hidden(&|| stop.is_raised())?;
         let is_full = match self.log.checkpoint() {
             Err(VolumeError::NoSpace { .. }) => true,
             other => other.map(|()| false)?,

@@ -166,8 +166,8 @@ pub(super) fn clear(engine: &Engine, stop: &StopSignal) {
         is_due |= engine.catalogue.take_new_hidden() || interval.has_passed(engine);
         if is_due && engine.health.check_writable().is_ok() {
             let clear = || match has_left {
-                true => engine.volumes.clear_left(&|| stop.is_raised()),
-                false => engine.volumes.clear_hidden(&|| stop.is_raised()),
+                true => engine.volumes.clearer.clear_left(&|| stop.is_raised()),
+                false => engine.volumes.clearer.clear_hidden(&|| stop.is_raised()),
             };
             let cleared = engine.tasks.removal.turn(|| clear().map(|()| Step::more(1)));
             has_left &= cleared.is_none();
@@ -179,7 +179,7 @@ pub(super) fn clear(engine: &Engine, stop: &StopSignal) {
     }
     if engine.catalogue.take_new_hidden() || is_due {
         // Removals just before the end of a short command are not left to the next opening.
-        let _ = engine.volumes.clear_hidden(&|| false);
+        let _ = engine.volumes.clearer.clear_hidden(&|| false);
     }
 }
 

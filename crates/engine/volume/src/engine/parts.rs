@@ -236,20 +236,9 @@ fn catalogue_of(
     let hidden = volumes.iter().filter(|info| is_hidden(info)).map(|info| info.id).collect();
     let is_shown = |info: &VolumeRecord| !info.is_hidden && !info.is_unfinished();
     let shown = volumes.into_iter().filter(is_shown).map(|info| {
-        let VolumeRecord {
-            id,
-            name,
-            size_bytes,
-            mode,
-            compression,
-            read_only,
-            rollbacks,
-            limits,
-            ..
-        } = info;
-        let settings = VolumeSettings { mode, compression, read_only, rollbacks, limits };
-        let place = (id, size_bytes, superblock.block_bytes);
-        (name, VolumeShared::new(place, settings, tuning.volume_tuning(), health))
+        let (place, settings) =
+            ((info.id, info.size_bytes, superblock.block_bytes), VolumeSettings::of(&info));
+        (info.name, VolumeShared::new(place, settings, tuning.volume_tuning(), health))
     });
     Catalogue::new(shown.collect(), hidden, health)
 }

@@ -6,13 +6,34 @@
 //! are cleared; no request sees them.
 
 use super::{State, VolumeShared};
-use crate::engine::volumes::Volumes;
+use crate::engine::catalogue::Catalogue;
+use crate::engine::log::Log;
+use crate::engine::parts::Common;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, Lbn, MAX_VOLUME_BLOCKS, VolumeId};
 use gemelo_metadata::HeldPages;
 use std::ops::Range;
+use std::sync::Arc;
 
-impl Volumes {
+/// Unmaps what no request sees any more.
+pub(crate) struct Clearer {
+    catalogue: Arc<Catalogue>,
+    log: Arc<Log>,
+    block_bytes: u32,
+    /// `true` if a thread of the background clears hidden volumes.
+    has_background: bool,
+}
+
+impl Clearer {
+    pub(super) fn new(common: &Common) -> Self {
+        Self {
+            catalogue: Arc::clone(&common.catalogue),
+            log: Arc::clone(&common.log),
+            block_bytes: common.superblock.block_bytes,
+            has_background: common.tuning.background,
+        }
+    }
+
     /// The end of the LBNs from `from` on that one change unmaps.
     fn piece_end(state: &State, volume: VolumeId, from: Lbn) -> Lbn {
         state.backend().piece_end(volume, from, state.piece_blocks())
@@ -56,7 +77,7 @@ impl Volumes {
     }
 
     /// Removes a hidden volume, or one that was not received to its end.
-    pub(super) fn clear(&self, volume: VolumeId) -> Result<()> {
+    fn clear(&self, volume: VolumeId) -> Result<()> {
         let record = self.log.read().backend().description(volume);
         if record.is_some_and(|record| !record.is_hidden) {
             self.log.change(&Change::Hide { volume })?;
@@ -71,8 +92,17 @@ impl Volumes {
 
     /// Unmaps the LBNs that a volume has beyond its end.
     pub(super) fn unmap_beyond(&self, volume: &VolumeShared) -> Result<()> {
-        let blocks = volume.size_bytes() / u64::from(self.superblock.block_bytes);
+        let blocks = volume.size_bytes() / u64::from(self.block_bytes);
         self.unmap_from(volume.id(), Lbn(blocks)).map(drop)
+    }
+
+    /// Clears a volume that was hidden: in the background, or at once if there is none.
+    pub(super) fn clear_after(&self, flushed: &Result<()>, hidden: VolumeId) {
+        if self.has_background {
+            self.catalogue.clear_soon(hidden);
+        } else if flushed.is_err() || self.clear(hidden).is_err() {
+            self.catalogue.clear_later(hidden);
+        }
     }
 
     /// Removes hidden volumes; those that cannot be removed now stay hidden.

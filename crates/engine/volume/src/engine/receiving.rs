@@ -6,12 +6,10 @@
 //! on from there within a week; otherwise the next opening removes it.
 
 use super::VolumeShared;
-use super::shared::VolumeSettings;
 use super::volumes::{Volumes, check_there};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
-    Birth, Change, DedupMode, Holds, Origin, Receiving, SnapshotId, Superblock, VolumeId,
-    VolumeLimits, VolumeRecord,
+    Birth, Change, DedupMode, Origin, Receiving, SnapshotId, Superblock, VolumeId, VolumeRecord,
 };
 use std::sync::Arc;
 
@@ -113,9 +111,7 @@ impl Volumes {
                 given_up.push(record.id);
                 continue;
             }
-            let VolumeRecord { id, mode, compression, read_only, rollbacks, limits, .. } = record;
-            let settings = VolumeSettings { mode, compression, read_only, rollbacks, limits };
-            let volume = self.shared_of(id, size_bytes, settings);
+            let volume = self.shared_of(&record);
             catalogue.add_receiving(Arc::clone(&volume));
             return Ok(Some((volume, receiving.received_bytes)));
         }
@@ -185,37 +181,19 @@ impl Volumes {
     }
 
     fn clear_all(&self, hidden: Vec<VolumeId>) {
-        hidden.into_iter().for_each(|volume| self.clear_after(&Ok(()), volume));
+        hidden.into_iter().for_each(|volume| self.clearer.clear_after(&Ok(()), volume));
     }
 
     fn begin_empty(&self, name: &str, receipt: &Receipt) -> Result<Arc<VolumeShared>> {
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
         let Receipt { identity, source, created_s, size_bytes, padding_bytes, mode, .. } = *receipt;
-        let (id, compression) = (self.next_id(), self.superblock.store.compression());
-        self.log.change(&Change::Create(VolumeRecord {
-            id,
-            name: name.to_owned(),
-            size_bytes,
-            padding_bytes,
-            mode,
-            compression,
-            read_only: false,
-            is_hidden: false,
-            receiving: Some(Receiving { base: None, received_bytes: 0, seen_s: 0 }),
-            limits: VolumeLimits::default(),
-            rollbacks: 0,
-            holds: Holds::default(),
-            birth: Birth { created_s, origin: Origin::Received { identity, source } },
-        }))?;
-        let settings = VolumeSettings {
-            mode,
-            compression,
-            read_only: false,
-            rollbacks: 0,
-            limits: VolumeLimits::default(),
-        };
-        let volume = self.shared_of(id, size_bytes, settings);
+        let birth = Birth { created_s, origin: Origin::Received { identity, source } };
+        let empty = self.new_record(name, size_bytes, mode, birth);
+        let receiving = Some(Receiving { base: None, received_bytes: 0, seen_s: 0 });
+        let record = VolumeRecord { padding_bytes, receiving, ..empty };
+        let volume = self.shared_of(&record);
+        self.log.change(&Change::Create(record))?;
         catalogue.add_receiving(Arc::clone(&volume));
         Ok(volume)
     }
@@ -254,19 +232,9 @@ impl Volumes {
             self.log.apply(&mut state, &receive)?;
         }
         let settings = from.settings_of_copy(false);
-        let copy = self.shared_of(volume, from.size_bytes(), settings);
+        let copy = self.shared_with(volume, from.size_bytes(), settings);
         catalogue.add_receiving(Arc::clone(&copy));
         Ok(copy)
-    }
-
-    pub(super) fn shared_of(
-        &self,
-        id: VolumeId,
-        size_bytes: u64,
-        settings: VolumeSettings,
-    ) -> Arc<VolumeShared> {
-        let place = (id, size_bytes, self.superblock.block_bytes);
-        VolumeShared::new(place, settings, self.live.get().volume_tuning(), &self.health)
     }
 
     /// Makes an unfinished volume a snapshot. It is durable after the next flush, and never before
@@ -292,15 +260,8 @@ impl Volumes {
             *removed = true;
             Ok(())
         })?;
-        let (mode, compression) = (unfinished.mode(), unfinished.compression());
-        let settings = VolumeSettings {
-            mode,
-            compression,
-            read_only: true,
-            rollbacks: 0,
-            limits: VolumeLimits::default(),
-        };
-        catalogue.insert(name, self.shared_of(volume, unfinished.size_bytes(), settings));
+        let settings = unfinished.settings_of_copy(true);
+        catalogue.insert(name, self.shared_with(volume, unfinished.size_bytes(), settings));
         catalogue.end_receiving(unfinished);
         Ok(())
     }
@@ -320,10 +281,6 @@ impl Volumes {
                 return;
             }
         }
-        if self.tuning.background {
-            self.catalogue.clear_soon(volume);
-        } else if self.clear(volume).is_err() {
-            self.catalogue.clear_later(volume);
-        }
+        self.clearer.clear_after(&Ok(()), volume);
     }
 }

@@ -8,7 +8,7 @@ use super::mover::Marks;
 use crate::counters::VolumeCounters;
 use crate::load::Load;
 use crate::pool::VolumeTuning;
-use gemelo_format::{Compression, DedupMode, Lbn, VolumeId, VolumeLimits};
+use gemelo_format::{Compression, DedupMode, Lbn, VolumeId, VolumeLimits, VolumeRecord};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,6 +24,19 @@ pub(super) struct VolumeSettings {
     pub(super) read_only: bool,
     pub(super) rollbacks: u32,
     pub(super) limits: VolumeLimits,
+}
+
+impl VolumeSettings {
+    pub(super) const fn of(record: &VolumeRecord) -> Self {
+        let VolumeRecord { mode, compression, read_only, rollbacks, limits, .. } = record;
+        Self {
+            mode: *mode,
+            compression: *compression,
+            read_only: *read_only,
+            rollbacks: *rollbacks,
+            limits: *limits,
+        }
+    }
 }
 
 /// A volume of the pool. It may have been removed meanwhile.

@@ -65,7 +65,7 @@ impl Volumes {
         for ((copy, source), change) in copies.iter().zip(&sources).zip(&changes) {
             let Change::Clone { volume, .. } = change else { continue };
             let settings = source.settings_of_copy(read_only);
-            let made = self.shared_of(*volume, source.size_bytes(), settings);
+            let made = self.shared_with(*volume, source.size_bytes(), settings);
             catalogue.insert(&copy.name, made);
         }
         drop(catalogue);
@@ -116,12 +116,12 @@ impl Volumes {
                 limits: volume.limits().get(),
                 ..volume.settings_of_copy(false)
             };
-            let new = self.shared_of(id, source.size_bytes(), settings);
+            let new = self.shared_with(id, source.size_bytes(), settings);
             catalogue.replace(name, new);
             left
         };
         let flushed = self.log.flush();
-        self.clear_after(&flushed, left);
+        self.clearer.clear_after(&flushed, left);
         self.catalogue.all().values().for_each(|other| other.marks().mark_all());
         flushed
     }

@@ -9,8 +9,9 @@ use crate::engine::health::Health;
 use crate::engine::live::LiveTuning;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
+use crate::engine::pieces::Clearer;
 use crate::error::{Result, VolumeError};
-use crate::pool::{Tuning, VolumeTuning};
+use crate::pool::VolumeTuning;
 use gemelo_base::Clock;
 use gemelo_base::units::format_exact_size;
 use gemelo_format::{
@@ -36,8 +37,8 @@ pub(crate) struct Volumes {
     pub(super) health: Arc<Health>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) superblock: Superblock,
-    pub(super) tuning: Tuning,
     pub(super) live: Arc<LiveTuning>,
+    pub(crate) clearer: Clearer,
 }
 
 impl Volumes {
@@ -49,8 +50,8 @@ impl Volumes {
             health: Arc::clone(&common.health),
             clock: Arc::clone(&common.clock),
             superblock: common.superblock.clone(),
-            tuning: common.tuning,
             live: Arc::clone(&common.live),
+            clearer: Clearer::new(common),
         }
     }
 
@@ -98,6 +99,46 @@ impl Volumes {
         VolumeId(self.log.read().backend().totals().next_volume)
     }
 
+    /// The record of an empty volume that takes writes.
+    pub(super) fn new_record(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        mode: DedupMode,
+        birth: Birth,
+    ) -> VolumeRecord {
+        VolumeRecord {
+            id: self.next_id(),
+            name: name.to_owned(),
+            size_bytes,
+            padding_bytes: 0,
+            mode,
+            compression: self.superblock.store.compression(),
+            read_only: false,
+            is_hidden: false,
+            receiving: None,
+            limits: VolumeLimits::default(),
+            rollbacks: 0,
+            holds: Holds::default(),
+            birth,
+        }
+    }
+
+    /// What clients share of a volume with this record.
+    pub(super) fn shared_of(&self, record: &VolumeRecord) -> Arc<VolumeShared> {
+        self.shared_with(record.id, record.size_bytes, VolumeSettings::of(record))
+    }
+
+    pub(super) fn shared_with(
+        &self,
+        id: VolumeId,
+        size_bytes: u64,
+        settings: VolumeSettings,
+    ) -> Arc<VolumeShared> {
+        let place = (id, size_bytes, self.superblock.block_bytes);
+        VolumeShared::new(place, settings, self.live.get().volume_tuning(), &self.health)
+    }
+
     pub(crate) fn create(
         &self,
         name: &str,
@@ -110,37 +151,10 @@ impl Volumes {
         self.log.bound_open_commit()?;
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
-        let volume = self.next_id();
-        let compression = self.superblock.store.compression();
-        self.log.change(&Change::Create(VolumeRecord {
-            id: volume,
-            name: name.to_owned(),
-            size_bytes,
-            padding_bytes: 0,
-            mode,
-            compression,
-            read_only: false,
-            is_hidden: false,
-            receiving: None,
-            limits: VolumeLimits::default(),
-            rollbacks: 0,
-            holds: Holds::default(),
-            birth: Birth { created_s: self.clock.utc_s(), origin },
-        }))?;
-        let tuning = self.live.get().volume_tuning();
-        let settings = VolumeSettings {
-            mode,
-            compression,
-            read_only: false,
-            rollbacks: 0,
-            limits: VolumeLimits::default(),
-        };
-        let new = VolumeShared::new(
-            (volume, size_bytes, self.superblock.block_bytes),
-            settings,
-            tuning,
-            &self.health,
-        );
+        let birth = Birth { created_s: self.clock.utc_s(), origin };
+        let record = self.new_record(name, size_bytes, mode, birth);
+        let new = self.shared_of(&record);
+        self.log.change(&Change::Create(record))?;
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
         new.marks().end_sweep();
@@ -163,7 +177,7 @@ impl Volumes {
             check_there(!catalogue.has(name, &volume), name)?;
             self.check_unheld(name, id)?;
             let is_large = self.change_closed(&volume, |state, removed| {
-                let is_large = Self::is_removed_in_pieces(state, id);
+                let is_large = Clearer::is_removed_in_pieces(state, id);
                 let (hide, remove) = (Change::Hide { volume: id }, Change::Remove { volume: id });
                 self.log.apply(state, if is_large { &hide } else { &remove })?;
                 *removed = true;
@@ -174,20 +188,11 @@ impl Volumes {
         };
         let flushed = self.log.flush();
         if is_large {
-            self.clear_after(&flushed, id);
+            self.clearer.clear_after(&flushed, id);
         }
         // Blocks that were shared with it may have one reference now, and can be moved.
         self.catalogue.all().values().for_each(|other| other.marks().mark_all());
         flushed
-    }
-
-    /// Clears a volume that was hidden: in the background, or at once if there is none.
-    pub(super) fn clear_after(&self, flushed: &Result<()>, hidden: VolumeId) {
-        if self.tuning.background {
-            self.catalogue.clear_soon(hidden);
-        } else if flushed.is_err() || self.clear(hidden).is_err() {
-            self.catalogue.clear_later(hidden);
-        }
     }
 
     pub(crate) fn rename(&self, name: &str, new: &str) -> Result<()> {
@@ -237,11 +242,11 @@ impl Volumes {
         let _alone = volume.resize();
         let id = volume.id();
         // Blocks that an earlier resize has left beyond the end must not reappear.
-        self.unmap_beyond(volume)?;
+        self.clearer.unmap_beyond(volume)?;
         let catalogue = self.catalogue.change();
         let is_cut = self.change_closed(volume, |state, removed| {
             check_there(*removed, name)?;
-            let is_cut = size_bytes < volume.size_bytes() && Self::is_large(state, id);
+            let is_cut = size_bytes < volume.size_bytes() && Clearer::is_large(state, id);
             let shrink = Change::Shrink { volume: id, size_bytes, padding_bytes };
             let resize = Change::Resize { volume: id, size_bytes, padding_bytes };
             self.log.apply(state, if is_cut { &shrink } else { &resize })?;
@@ -250,7 +255,7 @@ impl Volumes {
         })?;
         drop(catalogue);
         self.log.flush()?;
-        if is_cut { self.unmap_beyond(volume) } else { Ok(()) }
+        if is_cut { self.clearer.unmap_beyond(volume) } else { Ok(()) }
     }
 
     pub(crate) fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {

@@ -1,16 +1,13 @@
 //! Copies between pools: what differs, the contents that are sent, and the snapshot that is made of
 //! them.
 
-use super::Pool;
 use crate::engine;
-use crate::engine::{DifferingRanges, Engine, Receipt, SentContent, VolumeShared, identity_of};
+use crate::engine::{Engine, Receipt, SentContent, VolumeShared, identity_of};
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
-use gemelo_base::StopFlag;
 use gemelo_device::{ChangedExtent, DeviceError};
-use gemelo_format::{Fingerprint, FingerprintKind, Lbn, SnapshotId, VolumeRecord};
+use gemelo_format::{Lbn, SnapshotId, VolumeRecord};
 use gemelo_metadata::Differences;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A snapshot that is sent, as a whole or as what differs from an earlier one.
@@ -24,6 +21,19 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
+    pub(super) fn new(engine: &Arc<Engine>, name: &str, since: Option<&str>) -> Result<Self> {
+        let (volume, record, identity) = snapshot(engine, name)?;
+        let base = match since {
+            None => None,
+            Some(since) => {
+                let (volume, _, identity) = snapshot(engine, since)?;
+                Some((since.to_owned(), volume, identity))
+            }
+        };
+        let engine = Arc::clone(engine);
+        Ok(Self { engine, name: name.to_owned(), volume, record, identity, base })
+    }
+
     /// Identity of the snapshot.
     #[must_use]
     pub const fn identity(&self) -> SnapshotId {
@@ -92,6 +102,14 @@ pub struct Incoming {
 }
 
 impl Incoming {
+    pub(super) fn new(engine: &Arc<Engine>, name: &str, receipt: Receipt) -> Result<Self> {
+        let _watch = engine.health.watch();
+        let (volume, received_bytes) = engine.volumes.begin_receiving(name, &receipt)?;
+        let engine = Arc::clone(engine);
+        let (name, is_settled) = (name.to_owned(), false);
+        Ok(Self { engine, name, volume, receipt, received_bytes, is_settled })
+    }
+
     /// The volume to be filled. It holds what the snapshot holds on which this one builds.
     #[must_use]
     pub fn volume(&self) -> Volume {
@@ -156,6 +174,12 @@ pub struct ChangesSince {
 }
 
 impl ChangesSince {
+    pub(super) fn new(engine: &Arc<Engine>, name: &str, since: &str) -> Result<Self> {
+        let volume = (name.to_owned(), engine.catalogue.find(name)?);
+        let (snapshot, ..) = snapshot(engine, since)?;
+        Ok(Self { engine: Arc::clone(engine), volume, since: (since.to_owned(), snapshot) })
+    }
+
     /// Describes a range of the volume by at most `most` extents, in order. The list may end before
     /// the range does.
     ///
@@ -180,105 +204,13 @@ impl ChangesSince {
     }
 }
 
-impl Pool {
-    /// Returns what differs between a volume and a snapshot.
-    ///
-    /// # Errors
-    /// Fails if the pool lacks one of both, or if the second is no snapshot.
-    pub fn changes(&self, name: &str, since: &str) -> Result<ChangesSince> {
-        let volume = (name.to_owned(), self.engine.catalogue.find(name)?);
-        let (snapshot, ..) = self.snapshot(since)?;
-        Ok(ChangesSince {
-            engine: Arc::clone(&self.engine),
-            volume,
-            since: (since.to_owned(), snapshot),
-        })
-    }
-
-    /// Compares a volume with another one, `since`, in a range of bytes: gives at least `most`
-    /// ranges that differ, if there are as many.
-    ///
-    /// # Errors
-    /// Fails if the pool lacks one of the volumes, if metadata cannot be read, or if the work was
-    /// stopped.
-    pub fn differing_ranges(
-        &self,
-        name: &str,
-        since: &str,
-        bytes: Range<u64>,
-        (most, stop): (usize, &StopFlag),
-    ) -> Result<DifferingRanges> {
-        self.engine.comparer.ranges(name, since, bytes, (most, stop))
-    }
-
-    /// Begins to send a snapshot.
-    ///
-    /// # Errors
-    /// Fails if the pool lacks one of the snapshots, or if a volume is none.
-    pub fn outgoing(&self, name: &str, since: Option<&str>) -> Result<Outgoing> {
-        let (volume, record, identity) = self.snapshot(name)?;
-        let base = match since {
-            None => None,
-            Some(since) => {
-                let (volume, _, identity) = self.snapshot(since)?;
-                Some((since.to_owned(), volume, identity))
-            }
-        };
-        let engine = Arc::clone(&self.engine);
-        Ok(Outgoing { engine, name: name.to_owned(), volume, record, identity, base })
-    }
-
-    fn snapshot(&self, name: &str) -> Result<(Arc<VolumeShared>, VolumeRecord, SnapshotId)> {
-        let volume = self.engine.catalogue.find(name)?;
-        let record = self.engine.log.read().backend().description(volume.id());
-        let record = record.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })?;
-        let identity = identity_of(&self.engine.superblock, &record);
-        let no_snapshot = || VolumeError::NotASnapshot { name: name.to_owned() };
-        let identity = identity.ok_or_else(no_snapshot)?;
-        Ok((volume, record, identity))
-    }
-
-    /// The kind and the key of the pool's fingerprints; [`None`] if equal ones do not prove equal
-    /// contents.
-    #[must_use]
-    pub fn naming(&self) -> Option<(FingerprintKind, [u8; 32])> {
-        let superblock = &self.engine.superblock;
-        self.engine.reader.proves_equality().then_some((superblock.fingerprint, superblock.key))
-    }
-
-    /// Reads contents of the pool by their fingerprints; [`None`] for one that it does not have.
-    ///
-    /// # Errors
-    /// Fails if metadata cannot be read.
-    pub fn known_contents(&self, wanted: &[Fingerprint]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.engine.comparer.known_contents(wanted)
-    }
-
-    /// Bytes of a block.
-    #[must_use]
-    pub fn block_bytes(&self) -> u32 {
-        self.engine.superblock.block_bytes
-    }
-
-    /// Removes unfinished copies that nobody has continued for a week. Returns their number.
-    ///
-    /// # Errors
-    /// Fails if the pool takes no changes.
-    pub fn forget_old_copies(&self) -> Result<usize> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.forget_old_unfinished()
-    }
-
-    /// Begins to make a copy of a snapshot of another pool.
-    ///
-    /// # Errors
-    /// Fails if the pool has a volume of this name or a copy already, if it lacks the snapshot on
-    /// which this one builds, or if the size does not fit its blocks.
-    pub fn incoming(&self, name: &str, receipt: Receipt) -> Result<Incoming> {
-        let _watch = self.engine.health.watch();
-        let (volume, received_bytes) = self.engine.volumes.begin_receiving(name, &receipt)?;
-        let engine = Arc::clone(&self.engine);
-        let (name, is_settled) = (name.to_owned(), false);
-        Ok(Incoming { engine, name, volume, receipt, received_bytes, is_settled })
-    }
+/// A snapshot of this name, with its record and identity.
+fn snapshot(engine: &Engine, name: &str) -> Result<(Arc<VolumeShared>, VolumeRecord, SnapshotId)> {
+    let volume = engine.catalogue.find(name)?;
+    let record = engine.log.read().backend().description(volume.id());
+    let record = record.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })?;
+    let identity = identity_of(&engine.superblock, &record);
+    let no_snapshot = || VolumeError::NotASnapshot { name: name.to_owned() };
+    let identity = identity.ok_or_else(no_snapshot)?;
+    Ok((volume, record, identity))
 }

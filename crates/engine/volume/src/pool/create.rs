@@ -1,6 +1,5 @@
 //! Makes a pool on two empty disks.
 
-use super::Pool;
 use crate::engine::MIN_RESERVE_SLOTS;
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
@@ -247,30 +246,24 @@ fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     })
 }
 
-impl Pool {
-    /// Makes a pool on two disks and overwrites their contents. The superblock is written last, so
-    /// an unfinished pool cannot be opened.
-    ///
-    /// # Errors
-    /// Fails if an option is out of range, or if a disk cannot be written.
-    pub fn format(disks: &PoolDisks, options: &PoolOptions) -> Result<()> {
-        options.check()?;
-        let superblock = Superblock {
-            block_bytes: options.block_bytes,
-            pool_id: random_bytes()?,
-            key: options.key.map_or_else(random_bytes, Ok)?,
-            fingerprint: options.fingerprint,
-            ring_pages: options.ring_pages(),
-            header_copy: options.header_copy(),
-            store: options.store(),
-            words: options.words(),
-            unknown: gemelo_format::Features::NONE,
-        };
-        let store = disks.store(&superblock);
-        store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
-        store.write_labels()?;
-        format_metadata(disks, &superblock, options)
-    }
+/// Makes a pool on two disks.
+pub(super) fn format_disks(disks: &PoolDisks, options: &PoolOptions) -> Result<()> {
+    options.check()?;
+    let superblock = Superblock {
+        block_bytes: options.block_bytes,
+        pool_id: random_bytes()?,
+        key: options.key.map_or_else(random_bytes, Ok)?,
+        fingerprint: options.fingerprint,
+        ring_pages: options.ring_pages(),
+        header_copy: options.header_copy(),
+        store: options.store(),
+        words: options.words(),
+        unknown: gemelo_format::Features::NONE,
+    };
+    let store = disks.store(&superblock);
+    store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
+    store.write_labels()?;
+    format_metadata(disks, &superblock, options)
 }
 
 /// Makes the metadata of an empty pool. The superblock is written last, so an unfinished pool

@@ -7,10 +7,7 @@
 //! `f * N / n + g` at most. The number of equal pairs in the sample gives another lower bound: with
 //! `P` pairs among the `N` blocks there are at least `N² / (N + 2 P)` contents.
 
-use super::Pool;
 use crate::engine::SampledBlocks;
-use crate::error::Result;
-use gemelo_base::{Monitor, StopFlag};
 use serde::{Deserialize, Serialize};
 
 /// The two-sided quantile of the normal distribution for 95 %.
@@ -37,7 +34,7 @@ pub struct FindEstimate {
 }
 
 impl FindEstimate {
-    fn of(sample: &SampledBlocks, block_bytes: u32) -> Self {
+    pub(super) fn of(sample: &SampledBlocks, block_bytes: u32) -> Self {
         assert!(sample.sampled <= sample.blocks, "a sample is a part of the blocks");
         let distinct = Distinct::of(sample);
         let saved = |distinct: f64| (sample.blocks as f64 - distinct).round().max(0.0) as u64;
@@ -87,25 +84,6 @@ impl Distinct {
         let max_once = once + NORMAL_95 * once.sqrt() + POISSON_NONE_95;
         let most = (max_once * factor + more).min(blocks).max(least);
         Self { least, most }
-    }
-}
-
-impl Pool {
-    /// Estimates what [`Self::find`] would save. Goes through the maps of all off-line volumes, and
-    /// reads at most `sample_bytes` of contents, chosen at random by `seed`.
-    ///
-    /// # Errors
-    /// Fails if metadata cannot be read, or if the work was stopped.
-    pub fn estimate_find(
-        &self,
-        (sample_bytes, seed): (u64, u64),
-        monitor: &dyn Monitor,
-        stop: &StopFlag,
-    ) -> Result<FindEstimate> {
-        let block_bytes = self.engine.superblock.block_bytes;
-        let most = usize::try_from(sample_bytes / u64::from(block_bytes)).unwrap_or(usize::MAX);
-        let sample = self.engine.finder.sample((most.max(1), seed), monitor, stop)?;
-        Ok(FindEstimate::of(&sample, block_bytes))
     }
 }
 

@@ -3,8 +3,9 @@
 //! All checks come before anything is made. If a later step fails, everything that was made by then
 //! is removed. A directory or an empty file that existed before stays, and is as it was.
 
+use super::PoolOptions;
+use super::create::format_disks;
 use super::directory::{DATA, METADATA, failed};
-use super::{Pool, PoolOptions};
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{
     Disk, DiskAccess, DiskError, FileDisk, are_same, check_existing_device, check_no_user,
@@ -45,7 +46,7 @@ impl NewPool {
         let places = DiskPlaces::check(path, options)?;
         let mut made = Made::default();
         let disks = places.take(&mut made)?;
-        Pool::format(&disks, options)?;
+        format_disks(&disks, options)?;
         made.sync_names(path)?;
         Ok(Self { made })
     }
@@ -54,17 +55,6 @@ impl NewPool {
     pub fn keep(self) {
         let Self { mut made } = self;
         made.is_kept = true;
-    }
-}
-
-impl Pool {
-    /// Makes a pool in a directory, which is made if it does not exist.
-    ///
-    /// # Errors
-    /// Fails as [`NewPool::make`] does.
-    pub fn create(directory: &Path, options: &PoolOptions) -> Result<()> {
-        NewPool::make(directory, options)?.keep();
-        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pools: create, open, measure, grow and close them.
 
-mod arrange;
+mod commands;
 mod copies;
 mod copying;
 mod create;
@@ -8,7 +8,6 @@ mod directory;
 mod estimate;
 mod find;
 mod judge;
-mod keep;
 mod make;
 mod memory;
 mod open;
@@ -16,7 +15,6 @@ mod opened;
 mod past_loss;
 mod plan;
 mod proof;
-mod recompress;
 mod recovery;
 mod remove;
 mod repair;
@@ -26,6 +24,7 @@ mod scrub;
 mod set_apart;
 mod stat;
 mod tuning;
+mod volumes;
 
 pub use copying::{ChangesSince, Incoming, Outgoing};
 pub use create::{FullPool, PoolOptions};

@@ -21,97 +21,91 @@ const MAX_INDEX_NS: u64 = 2_000_000_000;
 /// The number of the first commit of a pool.
 const FIRST_COMMIT: u64 = 1;
 
-impl Pool {
-    /// Opens the pool on two disks. Where a part of the metadata is lost, or where the pool has a
-    /// feature that a writer has to know, the pool is open for reading only.
-    ///
-    /// # Errors
-    /// Fails if the disks hold no pool, or if the pool is too damaged to be served.
-    pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
-        let began_ns = clock.now_ns();
-        let recovered = recover(&disks, None, &tuning)?;
-        Self::of_recovered(disks, recovered, tuning, clock, began_ns)
-    }
+/// Opens the pool on two disks.
+pub(super) fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Pool> {
+    let began_ns = clock.now_ns();
+    let recovered = recover(&disks, None, &tuning)?;
+    pool_of(disks, recovered, tuning, clock, began_ns)
+}
 
-    /// Returns the pool with the recovered state, whose opening began then.
-    pub(crate) fn of_recovered(
-        disks: PoolDisks,
-        recovered: Recovered,
-        tuning: Tuning,
-        clock: Arc<dyn Clock>,
-        began_ns: u64,
-    ) -> Result<Self> {
-        let is_salvaged = recovered.is_salvaged;
-        let Recovered {
-            found_damage,
-            superblock,
-            mut store,
-            replayed_data,
-            backend,
-            root,
-            last_commit,
-            incomplete,
-            generation,
-            mut journal,
-            next_commit,
-            mut damage,
-            ..
-        } = recovered;
-        let mut space = space_of(&*backend, &superblock, &mut damage)?;
-        if next_commit > FIRST_COMMIT {
-            space.blocks_mut().note_used_before();
-        }
-        let is_read_only = tuning.read_only || is_kept(&superblock, &damage, is_salvaged);
-        let tuning = Tuning { read_only: is_read_only, ..tuning };
-        let free_veto = disks.free_veto();
-        let mut unwritten = Vec::new();
-        if is_read_only {
-            store = replayed_data.overlay();
-        } else {
-            extend_data(&*store, backend.totals().data_blocks)?;
-            unwritten = replayed_data.write(|pbn| space.is_used(pbn))?;
-            if !is_salvaged {
-                let newest = Newest { root: &root, commit: last_commit.as_ref(), incomplete };
-                write_again(&disks, &*store, &superblock, &mut journal, newest)?;
-            }
-        }
-        let data_blocks = backend.totals().data_blocks;
-        let asked = free_veto.as_ref().filter(|_| !is_read_only);
-        let opened = |free_veto: &Arc<dyn FreeVeto>| {
-            free_veto.opened(&|each| space.each_used(each), &|pbn| space.is_used(pbn))
-        };
-        let held = asked.map(opened).unwrap_or_default();
-        let health = Arc::new(Health::new(is_read_only, found_damage).of(&superblock));
-        assert!(space.blocks().blocks() == data_blocks, "the space is that of the data store");
-        let place = (&disks, store, data_blocks);
-        let (contents, remembered) =
-            ContentStore::open(place, &superblock, &tuning, (&clock, &health))?;
-        if let Some(buffer) = contents.buffer() {
-            hold_in(buffer, &unwritten)?;
-        }
-        let engine = Engine::new(EngineParts {
-            contents,
-            remembered,
-            health,
-            metadata: Arc::clone(&disks.metadata),
-            writes_beside: disks.data.writes_durably() && disks.metadata.writes_durably(),
-            clock,
-            superblock,
-            tuning,
-            backend,
-            space,
-            free_veto,
-            held,
-            journal,
-            journal_data_bytes: replayed_data.bytes(),
-            next_commit,
-            generation,
-        });
-        let engine = Arc::new(engine);
-        let workers = if is_read_only { Vec::new() } else { start(&engine, began_ns)? };
-        let damage = damage.harmless.into_iter().chain(damage.lost).collect();
-        Ok(Self { engine, workers: Mutex::new(workers), damage, disks })
+/// Returns the pool with the recovered state, whose opening began then.
+pub(super) fn pool_of(
+    disks: PoolDisks,
+    recovered: Recovered,
+    tuning: Tuning,
+    clock: Arc<dyn Clock>,
+    began_ns: u64,
+) -> Result<Pool> {
+    let is_salvaged = recovered.is_salvaged;
+    let Recovered {
+        found_damage,
+        superblock,
+        mut store,
+        replayed_data,
+        backend,
+        root,
+        last_commit,
+        incomplete,
+        generation,
+        mut journal,
+        next_commit,
+        mut damage,
+        ..
+    } = recovered;
+    let mut space = space_of(&*backend, &superblock, &mut damage)?;
+    if next_commit > FIRST_COMMIT {
+        space.blocks_mut().note_used_before();
     }
+    let is_read_only = tuning.read_only || is_kept(&superblock, &damage, is_salvaged);
+    let tuning = Tuning { read_only: is_read_only, ..tuning };
+    let free_veto = disks.free_veto();
+    let mut unwritten = Vec::new();
+    if is_read_only {
+        store = replayed_data.overlay();
+    } else {
+        extend_data(&*store, backend.totals().data_blocks)?;
+        unwritten = replayed_data.write(|pbn| space.is_used(pbn))?;
+        if !is_salvaged {
+            let newest = Newest { root: &root, commit: last_commit.as_ref(), incomplete };
+            write_again(&disks, &*store, &superblock, &mut journal, newest)?;
+        }
+    }
+    let data_blocks = backend.totals().data_blocks;
+    let asked = free_veto.as_ref().filter(|_| !is_read_only);
+    let opened = |free_veto: &Arc<dyn FreeVeto>| {
+        free_veto.opened(&|each| space.each_used(each), &|pbn| space.is_used(pbn))
+    };
+    let held = asked.map(opened).unwrap_or_default();
+    let health = Arc::new(Health::new(is_read_only, found_damage).of(&superblock));
+    assert!(space.blocks().blocks() == data_blocks, "the space is that of the data store");
+    let place = (&disks, store, data_blocks);
+    let (contents, remembered) =
+        ContentStore::open(place, &superblock, &tuning, (&clock, &health))?;
+    if let Some(buffer) = contents.buffer() {
+        hold_in(buffer, &unwritten)?;
+    }
+    let engine = Engine::new(EngineParts {
+        contents,
+        remembered,
+        health,
+        metadata: Arc::clone(&disks.metadata),
+        writes_beside: disks.data.writes_durably() && disks.metadata.writes_durably(),
+        clock,
+        superblock,
+        tuning,
+        backend,
+        space,
+        free_veto,
+        held,
+        journal,
+        journal_data_bytes: replayed_data.bytes(),
+        next_commit,
+        generation,
+    });
+    let engine = Arc::new(engine);
+    let workers = if is_read_only { Vec::new() } else { start(&engine, began_ns)? };
+    let damage = damage.harmless.into_iter().chain(damage.lost).collect();
+    Ok(Pool { engine, workers: Mutex::new(workers), damage, disks })
 }
 
 /// Returns whether nothing may be written to a pool, which has lost metadata or has a feature that
@@ -157,7 +151,7 @@ fn start(engine: &Arc<Engine>, began_ns: u64) -> Result<Vec<Worker>> {
     let _ = engine.log.complete_index(&is_late);
     if !engine.tuning.background {
         // A clean-up that fails here is done at the next opening.
-        let _ = engine.volumes.clear_left(&|| false);
+        let _ = engine.volumes.clearer.clear_left(&|| false);
         return Ok(Vec::new());
     }
     start_all(engine).map_err(|source| VolumeError::Io {

@@ -1,15 +1,18 @@
 //! An open pool.
 
-use super::{PoolDirectory, Tuning, VolumeTuning};
-use crate::engine::{DamagedBlock, Engine, GcReport, NewCopy, SnapshotSpace, VolumeSpace};
+use super::create::format_disks;
+use super::open::open_disks;
+use super::stat::stat_of;
+use super::{NewPool, PoolDirectory, PoolOptions, PoolStat, Tuning};
+use crate::engine::{DamagedBlock, Engine, LeftBlocks, VolumesActivity};
 use crate::error::{Result, StopReason, VolumeError};
-use crate::volume::Volume;
+use crate::load::Traffic;
 use gemelo_base::background::{TaskStat, Worker};
 use gemelo_base::locks::Mutex;
 use gemelo_base::panics::Panicked;
-use gemelo_base::{Clock, Monitor, StopFlag};
+use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::DiskAccess;
-use gemelo_format::{Compression, DedupMode, DiskRole, Origin, Pbn, VolumeLimits};
+use gemelo_format::{DiskRole, Fingerprint, FingerprintKind, Fingerprinter, Pbn, VolumeLimits};
 use gemelo_store::PoolDisks;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,6 +44,33 @@ impl Pool {
         Self::open_disks(directory.disks(), tuning, clock)
     }
 
+    /// Opens the pool on two disks. Where a part of the metadata is lost, or where the pool has a
+    /// feature that a writer has to know, the pool is open for reading only.
+    ///
+    /// # Errors
+    /// Fails if the disks hold no pool, or if the pool is too damaged to be served.
+    pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
+        open_disks(disks, tuning, clock)
+    }
+
+    /// Makes a pool on two disks and overwrites their contents. The superblock is written last, so
+    /// an unfinished pool cannot be opened.
+    ///
+    /// # Errors
+    /// Fails if an option is out of range, or if a disk cannot be written.
+    pub fn format(disks: &PoolDisks, options: &PoolOptions) -> Result<()> {
+        format_disks(disks, options)
+    }
+
+    /// Makes a pool in a directory, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// Fails as [`NewPool::make`] does.
+    pub fn create(directory: &Path, options: &PoolOptions) -> Result<()> {
+        NewPool::make(directory, options)?.keep();
+        Ok(())
+    }
+
     /// Returns whether the pool takes no changes: it was opened for reading only, or it is damaged.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
@@ -52,17 +82,6 @@ impl Pool {
     #[must_use]
     pub fn unknown_feature(&self) -> Option<&str> {
         self.engine.health.unknown_feature()
-    }
-
-    /// Ends all changes, because a thread that works on the pool panicked.
-    pub fn stop_by_panic(&self, panicked: Panicked) {
-        self.engine.health.stop_by_panic(panicked);
-    }
-
-    /// Ends all changes, because the owner of the veto does not know any more which blocks others
-    /// use. `why` completes "the pool stopped because".
-    pub fn stop_by_owner(&self, why: String) {
-        self.engine.health.stop_by_owner(why);
     }
 
     /// Returns the reason why the pool takes no changes any more, if it has stopped. Looks first
@@ -84,6 +103,17 @@ impl Pool {
         }
     }
 
+    /// Ends all changes, because a thread that works on the pool panicked.
+    pub fn stop_by_panic(&self, panicked: Panicked) {
+        self.engine.health.stop_by_panic(panicked);
+    }
+
+    /// Ends all changes, because the owner of the veto does not know any more which blocks others
+    /// use. `why` completes "the pool stopped because".
+    pub fn stop_by_owner(&self, why: String) {
+        self.engine.health.stop_by_owner(why);
+    }
+
     /// Returns descriptions of the damage that was found when the pool was opened.
     #[must_use]
     pub fn damage(&self) -> &[String] {
@@ -95,13 +125,6 @@ impl Pool {
     #[must_use]
     pub fn damaged_metadata(&self) -> Option<String> {
         self.engine.health.damaged()
-    }
-
-    /// Returns the figures of the tasks that the background repeats by itself: what they did, and
-    /// since when and why they fail.
-    #[must_use]
-    pub fn tasks(&self) -> Vec<TaskStat> {
-        self.engine.tasks.stats()
     }
 
     /// Returns the first thousand damaged blocks that were found since the pool was opened and that
@@ -116,78 +139,17 @@ impl Pool {
         pbns.iter().for_each(|pbn| self.engine.healer.suspect(*pbn));
     }
 
-    /// Returns a volume for reading and writing.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name.
-    pub fn volume(&self, name: &str) -> Result<Volume> {
-        Ok(Volume::new(Arc::clone(&self.engine), self.engine.catalogue.find(name)?))
+    /// Returns the figures of the tasks that the background repeats by itself: what they did, and
+    /// since when and why they fail.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<TaskStat> {
+        self.engine.tasks.stats()
     }
 
-    /// Creates a volume, which takes no space before it is written. The size is in bytes, a
-    /// multiple of the block size.
-    ///
-    /// # Errors
-    /// Fails if the pool has a volume of this name already, or if the name or the size is invalid.
-    pub fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.create(name, size_bytes, mode, Origin::Empty)
-    }
-
-    /// Creates a volume for an import. It is the same as [`Self::create_volume`], but the record's
-    /// origin says that the volume was imported.
-    ///
-    /// # Errors
-    /// Fails as [`Self::create_volume`] does.
-    pub fn create_imported_volume(
-        &self,
-        name: &str,
-        size_bytes: u64,
-        mode: DedupMode,
-    ) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.create(name, size_bytes, mode, Origin::Imported)
-    }
-
-    /// Removes a volume. Requests under way end first; later ones fail.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name, or if the removal cannot be made durable.
-    pub fn remove_volume(&self, name: &str) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.remove(name)
-    }
-
-    /// Renames a volume.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name, or has one of the new name already.
-    pub fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.rename(name, new)
-    }
-
-    /// Sets the size of a volume in bytes. Contents beyond a new, lower end are dropped.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name, or if the size is invalid.
-    pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
-        self.resize_imported_volume(name, size_bytes, 0)
-    }
-
-    /// Sets the size of a volume in bytes, and how many of them fill up the last block of what was
-    /// imported.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name, or if the size or the padding is invalid.
-    pub fn resize_imported_volume(
-        &self,
-        name: &str,
-        size_bytes: u64,
-        padding_bytes: u32,
-    ) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.resize(name, (size_bytes, padding_bytes))
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        self.engine.superblock.block_bytes
     }
 
     /// Changes the settings that an open pool can change: the interval of commits, both
@@ -197,32 +159,6 @@ impl Pool {
         self.engine.live.set(tuning);
     }
 
-    /// Changes the settings of a volume. They are not kept.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name.
-    pub fn set_volume_tuning(&self, name: &str, tuning: VolumeTuning) -> Result<()> {
-        self.engine.volumes.set_tuning(name, tuning)
-    }
-
-    /// Sets the deduplication of a volume's further writes.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name.
-    pub fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.set_mode(name, mode)
-    }
-
-    /// Sets the limits of a volume's load and space.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name, or too little room for a reservation.
-    pub fn set_limits(&self, name: &str, limits: VolumeLimits) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.set_limits(name, limits)
-    }
-
     /// Sets the rates of all volumes together. No rate is kept any more when `unpaced` is raised.
     pub fn pace(&self, total: VolumeLimits, unpaced: StopFlag) {
         self.engine.total.set(total);
@@ -230,92 +166,122 @@ impl Pool {
         let _ = self.engine.unpaced.set(unpaced);
     }
 
-    /// Sets the compression of a volume's further writes. [`Self::recompress`] moves its earlier
+    /// Returns the figures of the pool.
+    ///
+    /// # Errors
+    /// Fails if the metadata disk cannot be measured.
+    pub fn stat(&self) -> Result<PoolStat> {
+        stat_of(&self.engine)
+    }
+
+    /// Returns the activity of all volumes together since the pool was opened. The sums never fall:
+    /// removed volumes count as well.
+    #[must_use]
+    pub fn volumes_activity(&self) -> VolumesActivity {
+        self.engine.catalogue.activity()
+    }
+
+    /// Returns the requests of all volumes.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.engine.catalogue.traffic()
+    }
+
+    /// Returns the number of blocks that new contents can take at once.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        self.engine.data.allocator.free_blocks()
+    }
+
+    /// Returns the fingerprint of each block, in the order of the list; `None` for a block that
+    /// nothing refers to, that is not identified, or that is damaged.
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read.
+    pub fn fingerprints_of(&self, pbns: &[Pbn]) -> Result<Vec<Option<Fingerprint>>> {
+        let records = self.engine.log.records(pbns)?;
+        let fit = |record: &gemelo_metadata::Record| {
+            let is_fit =
+                record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect;
+            is_fit.then_some(record.fingerprint)
+        };
+        Ok(records.iter().map(fit).collect())
+    }
+
+    /// Returns the contents in use, also those without fingerprints.
+    #[must_use]
+    pub fn used(&self) -> Vec<Pbn> {
+        self.engine.data.allocator.used()
+    }
+
+    /// Returns the function that takes the fingerprints of contents.
+    #[must_use]
+    pub fn fingerprinter(&self) -> &Fingerprinter {
+        &self.engine.fingerprinter
+    }
+
+    /// The kind and the key of the pool's fingerprints; [`None`] if equal ones do not prove equal
     /// contents.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name, or stores its contents as they are.
-    pub fn set_compression(&self, name: &str, compression: Compression) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.set_compression(name, compression)
+    #[must_use]
+    pub fn naming(&self) -> Option<(FingerprintKind, [u8; 32])> {
+        let superblock = &self.engine.superblock;
+        self.engine.reader.proves_equality().then_some((superblock.fingerprint, superblock.key))
     }
 
-    /// Creates a volume with the present contents of another. The new volume takes no writes.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume `source`, if it has a volume `name` already, or if a
-    /// reference count would exceed its limit.
-    pub fn snapshot_volume(&self, source: &str, name: &str) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.copy(source, name, true)
+    /// Returns whether equal fingerprints prove equal contents.
+    #[must_use]
+    pub fn fingerprints_prove_equality(&self) -> bool {
+        self.engine.reader.proves_equality()
     }
 
-    /// Creates a volume that begins with the present contents of another.
+    /// Reads contents of the pool by their fingerprints; [`None`] for one that it does not have.
     ///
     /// # Errors
-    /// Fails as [`Self::snapshot_volume`] does.
-    pub fn clone_volume(&self, source: &str, name: &str) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.copy(source, name, false)
+    /// Fails if metadata cannot be read.
+    pub fn known_contents(&self, wanted: &[Fingerprint]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.engine.comparer.known_contents(wanted)
     }
 
-    /// Snapshots volumes, all at one moment. Either all snapshots are made or none.
+    /// Writes the content of a damaged block that the veto keeps to that block again. Returns
+    /// `false` if the pool takes no changes, or if the block cannot be written. It is durable after
+    /// [`Self::sync_healed`].
     ///
     /// # Errors
-    /// Fails as [`Self::snapshot_volume`] does.
-    pub fn snapshot_volumes(&self, copies: &[NewCopy]) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.copy_all(copies, true)
+    /// Fails if metadata cannot be read or changed.
+    pub fn heal_kept(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
+        assert_eq!(
+            content.len(),
+            self.engine.data.block_bytes(),
+            "a content has the bytes of a block"
+        );
+        let _pin = self.engine.data.pin();
+        self.engine.healer.write_again(pbn, content)
     }
 
-    /// Gives a volume the contents and the size of one of its snapshots. Handles to the volume find
-    /// that it is gone.
+    /// Makes contents durable that were written again.
     ///
     /// # Errors
-    /// Fails if the pool has no such volumes, or if the one is no snapshot of the other.
-    pub fn roll_back_volume(&self, name: &str, snapshot: &str) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.roll_back(name, snapshot)
+    /// Fails if the pool cannot be written.
+    pub fn sync_healed(&self) -> Result<()> {
+        self.engine.healer.sync_healed()
     }
 
-    /// Adds a hold to a snapshot, or takes one away. A snapshot with a hold is not removed.
-    ///
-    /// # Errors
-    /// Fails if the pool has no such snapshot, or if a hold cannot be added or is not there.
-    pub fn hold_snapshot(&self, name: &str, tag: &str, is_held: bool) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.hold(name, tag, is_held)
+    /// Looks for blocks of these contents that have only contents that lie elsewhere, so that the
+    /// owner of the veto may give the space of the blocks back.
+    #[must_use]
+    pub fn left_blocks(&self, pbns: &[Pbn], is_elsewhere: &dyn Fn(&Pbn) -> bool) -> LeftBlocks {
+        self.engine.data.allocator.left_blocks(pbns, is_elsewhere)
     }
 
-    /// Computes the space that only this volume holds, which removing it would free, and the space
-    /// that it shares with others. Requests go on meanwhile; the result is exact if they change
-    /// nothing. Takes a walk over the volume's map for each 32 Mi blocks of the data store, and 32
-    /// MiB of memory.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name, if metadata cannot be read, or if the work was
-    /// stopped.
-    pub fn volume_space(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
-        self.engine.accountant.of_volume(name, stop)
+    /// Frees blocks that the veto held and that nothing refers to.
+    pub fn free_kept(&self, pbns: &[Pbn]) {
+        self.engine.data.allocator.free_held(pbns);
     }
 
-    /// Counts the blocks of the pool with and without its snapshots. Requests go on meanwhile; the
-    /// result is exact if they change nothing. Takes a walk over all maps for each 256 Mi blocks of
-    /// the data store, and 32 MiB of memory.
-    ///
-    /// # Errors
-    /// Fails if metadata cannot be read, or if the work was stopped.
-    pub fn snapshot_space(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
-        self.engine.accountant.of_snapshots(stop)
-    }
-
-    /// Enlarges the data store to this size in bytes, rounded down to whole blocks.
-    ///
-    /// # Errors
-    /// Fails if the store is larger already, or if there is no space.
-    pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
-        let _watch = self.engine.health.watch();
-        self.engine.volumes.grow(capacity_bytes / u64::from(self.engine.superblock.block_bytes))
+    /// Returns the number of blocks that the veto holds and that nothing refers to.
+    #[must_use]
+    pub fn held_blocks(&self) -> u64 {
+        self.engine.data.unmapped().held
     }
 
     /// Makes durable all acknowledged writes of all volumes.
@@ -334,41 +300,6 @@ impl Pool {
     pub fn checkpoint(&self) -> Result<()> {
         let _watch = self.engine.health.watch();
         self.engine.log.checkpoint()
-    }
-
-    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back
-    /// to the system, at most `max_bytes_per_s`.
-    ///
-    /// # Errors
-    /// Fails if the checkpoint or a discard fails, or if the work was stopped.
-    pub fn gc(
-        &self,
-        max_bytes_per_s: Option<u64>,
-        monitor: &dyn Monitor,
-        stop: &StopFlag,
-    ) -> Result<GcReport> {
-        let _watch = self.engine.health.watch();
-        self.engine.collect(max_bytes_per_s, monitor, stop)
-    }
-
-    /// Counts all references again and compares. Returns descriptions of the differences, at most
-    /// `most`. Nothing may be written meanwhile.
-    ///
-    /// # Errors
-    /// Fails if metadata cannot be read.
-    pub fn prove(&self, most: usize) -> Result<Vec<String>> {
-        let _watch = self.engine.health.watch();
-        self.engine.prove(most)
-    }
-
-    /// Counts all references again while requests wait, which takes about a second for ten million
-    /// blocks in memory. Returns descriptions of the differences, at most `most`.
-    ///
-    /// # Errors
-    /// Fails if metadata cannot be read.
-    pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
-        let _watch = self.engine.health.watch();
-        self.engine.prove_served(most)
     }
 
     /// Ends the background, writes a checkpoint and unlocks the pool. Requests to its volumes must

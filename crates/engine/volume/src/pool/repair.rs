@@ -6,9 +6,11 @@
 //! healed, as a scrub does, once the repaired metadata are durable. Only what has none is given up.
 
 use super::judge::{Assessment, Extent, Judge, assess};
+use super::open::pool_of;
 use super::plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 use super::recovery::{Recovered, each_place, recover};
-use super::set_apart::set_apart;
+use super::scrub::heal;
+use super::set_apart::{set_apart, store_displaced};
 use super::{Pool, Tuning};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Clock as _, Monitor, StopFlag, SystemClock};
@@ -72,14 +74,15 @@ pub fn repair_within(
     rewrite_headers(disks)?;
     let clock = Arc::new(SystemClock::new());
     let began_ns = clock.now_ns();
-    let pool = Pool::of_recovered(disks.clone(), recovered, tuning, clock, began_ns)?;
+    let pool = pool_of(disks.clone(), recovered, tuning, clock, began_ns)?;
     // The journal has them until the repaired metadata are durable, which refer to their new
     // places.
-    let mut unhealed = pool.store_displaced(&displaced)?;
+    let mut unhealed = store_displaced(&pool.engine, &displaced)?;
     if !wounds.is_empty() {
         // With another choice a damaged block might have been another content's.
         pool.checkpoint()?;
-        unhealed += pool.heal(&wounds, monitor, stop)?;
+        let others = disks.copies();
+        unhealed += heal(&pool.engine, others.as_deref(), &wounds, (monitor, stop))?;
     }
     pool.close()?;
     match unhealed {

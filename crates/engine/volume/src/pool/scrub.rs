@@ -6,7 +6,6 @@
 
 mod lent;
 
-use super::Pool;
 use super::copies::{Expected, Wound, Wounds};
 use super::set_apart::{Displaced, contents_of};
 use crate::engine::{Engine, Pace, Pin, VolumeShared, Wanted};
@@ -80,59 +79,49 @@ impl ScrubReport {
     }
 }
 
-impl Pool {
-    /// Reads all contents from the medium and compares them with the checksums in the maps, while
-    /// the pool is served. A damaged block becomes suspect, and a suspect block that proves intact
-    /// is no longer suspect.
-    ///
-    /// # Errors
-    /// Fails if metadata cannot be read, or if the work was stopped.
-    pub fn scrub(
-        &self,
-        options: ScrubOptions,
-        monitor: &dyn Monitor,
-        stop: &StopFlag,
-    ) -> Result<ScrubReport> {
-        let _watch = self.engine.health.watch();
-        let engine = &*self.engine;
-        let totals = engine.log.read().backend().totals();
-        monitor.begin("Checking contents", Unit::Items, Some(totals.physical));
-        let mut scrub = Scrub::new(engine, options, (monitor, stop));
-        for (name, volume) in &engine.catalogue.all() {
-            scrub.walk(volume, |scrub, chunk| scrub.check(name, chunk))?;
-        }
-        monitor.finish();
-        scrub.look_for_copies(self.disks.copies().as_deref())?;
-        scrub.check_lent()?;
-        Ok(scrub.finish())
+/// Reads all contents, and looks for copies of those that are damaged, also in other pools.
+pub(super) fn scrub(
+    engine: &Engine,
+    others: Option<&dyn Copies>,
+    options: ScrubOptions,
+    watch: (&dyn Monitor, &StopFlag),
+) -> Result<ScrubReport> {
+    let (monitor, _) = watch;
+    let totals = engine.log.read().backend().totals();
+    monitor.begin("Checking contents", Unit::Items, Some(totals.physical));
+    let mut scrub = Scrub::new(engine, options, watch);
+    for (name, volume) in &engine.catalogue.all() {
+        scrub.walk(volume, |scrub, chunk| scrub.check(name, chunk))?;
     }
+    monitor.finish();
+    scrub.look_for_copies(others)?;
+    scrub.check_lent()?;
+    Ok(scrub.finish())
+}
 
-    /// Writes damaged contents again from other copies. Returns the number of contents that are
-    /// needed and stay damaged: an opening may have removed the only volume that referred to one.
-    pub(super) fn heal(
-        &self,
-        wounds: &[Wound],
-        monitor: &dyn Monitor,
-        stop: &StopFlag,
-    ) -> Result<u64> {
-        let options = ScrubOptions { max_bytes_per_s: None, heals: true };
-        let mut scrub = Scrub::new(&self.engine, options, (monitor, stop));
-        let blocks: Vec<Pbn> = wounds.iter().map(|wound| wound.expected.pbn).collect();
-        let records = self.engine.log.records(&blocks)?;
-        for (Wound { expected, fingerprint }, record) in wounds.iter().zip(records) {
-            if record.references == 0 {
-                continue;
-            }
-            // Only a block that is known to be damaged is written.
-            self.engine.healer.suspect(expected.pbn);
-            scrub
-                .damaged
-                .insert(*expected, Damage { fingerprint: *fingerprint, ..Damage::default() });
+/// Writes damaged contents again from other copies. Returns the number of contents that are
+/// needed and stay damaged: an opening may have removed the only volume that referred to one.
+pub(super) fn heal(
+    engine: &Engine,
+    others: Option<&dyn Copies>,
+    wounds: &[Wound],
+    watch: (&dyn Monitor, &StopFlag),
+) -> Result<u64> {
+    let options = ScrubOptions { max_bytes_per_s: None, heals: true };
+    let mut scrub = Scrub::new(engine, options, watch);
+    let blocks: Vec<Pbn> = wounds.iter().map(|wound| wound.expected.pbn).collect();
+    let records = engine.log.records(&blocks)?;
+    for (Wound { expected, fingerprint }, record) in wounds.iter().zip(records) {
+        if record.references == 0 {
+            continue;
         }
-        scrub.look_for_copies(self.disks.copies().as_deref())?;
-        assert!(scrub.damaged.len() <= wounds.len(), "no more is damaged than before");
-        Ok(scrub.damaged.len() as u64)
+        // Only a block that is known to be damaged is written.
+        engine.healer.suspect(expected.pbn);
+        scrub.damaged.insert(*expected, Damage { fingerprint: *fingerprint, ..Damage::default() });
     }
+    scrub.look_for_copies(others)?;
+    assert!(scrub.damaged.len() <= wounds.len(), "no more is damaged than before");
+    Ok(scrub.damaged.len() as u64)
 }
 
 /// Blocks of a volume that were looked up at once.

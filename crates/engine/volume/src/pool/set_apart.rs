@@ -5,9 +5,9 @@
 //! is therefore put back only if all contents that maps expect in its blocks can be read
 //! afterwards. The others are set apart, and a repair stores them elsewhere.
 
-use super::Pool;
 use super::copies::Expected;
 use super::recovery::{Recovered, each_place};
+use crate::engine::Engine;
 use crate::error::Result;
 use gemelo_format::{Checksum, MapEntry, PackedPlace, Pbn, PoolSeed, StoreKind};
 use gemelo_store::{ContentRead, PackedStore, Store, block_number};
@@ -155,13 +155,11 @@ pub(super) fn contents_of(displaced: &[Displaced]) -> Vec<(Pbn, Checksum, &[u8])
     all.map(|one| (one.expected.pbn, one.expected.checksum, &*one.content)).collect()
 }
 
-impl Pool {
-    /// Stores contents elsewhere that have no place. Returns the number of those for which there is
-    /// no room.
-    pub(super) fn store_displaced(&self, displaced: &[Displaced]) -> Result<u64> {
-        let moved = self.engine.relocator.store_elsewhere(&contents_of(displaced))?;
-        Ok(moved.into_iter().filter(|is_moved| !is_moved).count() as u64)
-    }
+/// Stores contents elsewhere that have no place. Returns the number of those for which there is
+/// no room.
+pub(super) fn store_displaced(engine: &Engine, displaced: &[Displaced]) -> Result<u64> {
+    let moved = engine.relocator.store_elsewhere(&contents_of(displaced))?;
+    Ok(moved.into_iter().filter(|is_moved| !is_moved).count() as u64)
 }
 
 fn read_block(blocks: &dyn Store, number: u32, block_bytes: usize) -> Option<Vec<u8>> {

@@ -1,10 +1,9 @@
 //! Figures of a pool and its volumes.
 
-use super::Pool;
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::engine::{FinderStats, VolumeLayout, VolumesActivity, identity_of, layout_of};
+use crate::engine::{Engine, FinderStats, VolumeLayout, identity_of, layout_of};
 use crate::error::Result;
-use crate::load::{LoadStat, Traffic};
+use crate::load::LoadStat;
 use gemelo_base::StatTable;
 use gemelo_format::{
     COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, Policy, SnapshotId, VolumeId,
@@ -149,119 +148,87 @@ impl PoolStat {
     }
 }
 
-impl Pool {
-    /// Returns all volumes, by name.
-    #[must_use]
-    pub fn volumes(&self) -> Vec<VolumeSummary> {
-        let records: Vec<(u64, VolumeRecord)> = {
-            let state = self.engine.log.read();
-            let all = state.backend().volumes().into_iter();
-            let mapped_blocks = |record: &VolumeRecord| state.backend().mapped_blocks(record.id);
-            all.map(|record| (mapped_blocks(&record), record)).collect()
-        };
-        let names: BTreeMap<VolumeId, String> =
-            records.iter().map(|(_, record)| (record.id, record.name.clone())).collect();
-        let (live, now_ns) = (self.engine.catalogue.all(), self.engine.clock.now_ns());
-        let summary = |(mapped_blocks, mut record): (u64, VolumeRecord)| {
-            if let Origin::Clone { volume, name } = &mut record.birth.origin
-                && let Some(present) = names.get(volume)
-            {
-                name.clone_from(present);
-            }
-            let shared = live.get(&record.name);
-            let backlog = shared.map(|volume| volume.backlog()).unwrap_or_default();
-            VolumeSummary {
-                identity: identity_of(&self.engine.superblock, &record),
-                layout: shared
-                    .map(|volume| layout_of(&self.engine.log, self.engine.superblock.store, volume))
-                    .unwrap_or_default(),
-                dirty_groups: backlog.groups,
-                backlog_blocks: backlog.blocks,
-                oldest_ns: backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns)),
-                is_swept: backlog.is_swept,
-                delay_ns: backlog.delay_ns,
-                rewritten_blocks: backlog.rewritten_blocks,
-                stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),
-                load: shared.map(|volume| volume.load().read()).unwrap_or_default(),
-                record,
-                mapped_blocks,
-            }
-        };
-        let is_shown = |record: &VolumeRecord| !record.is_hidden && !record.is_unfinished();
-        let shown = records.into_iter().filter(|(_, record)| is_shown(record));
-        let mut list: Vec<VolumeSummary> = shown.map(summary).collect();
-        list.sort_by(|a, b| a.record.name.cmp(&b.record.name));
-        list
-    }
+/// Returns all volumes, by name.
+pub(super) fn summaries(engine: &Engine) -> Vec<VolumeSummary> {
+    let records: Vec<(u64, VolumeRecord)> = {
+        let state = engine.log.read();
+        let all = state.backend().volumes().into_iter();
+        let mapped_blocks = |record: &VolumeRecord| state.backend().mapped_blocks(record.id);
+        all.map(|record| (mapped_blocks(&record), record)).collect()
+    };
+    let names: BTreeMap<VolumeId, String> =
+        records.iter().map(|(_, record)| (record.id, record.name.clone())).collect();
+    let (live, now_ns) = (engine.catalogue.all(), engine.clock.now_ns());
+    let summary = |(mapped_blocks, mut record): (u64, VolumeRecord)| {
+        if let Origin::Clone { volume, name } = &mut record.birth.origin
+            && let Some(present) = names.get(volume)
+        {
+            name.clone_from(present);
+        }
+        let shared = live.get(&record.name);
+        let backlog = shared.map(|volume| volume.backlog()).unwrap_or_default();
+        VolumeSummary {
+            identity: identity_of(&engine.superblock, &record),
+            layout: shared
+                .map(|volume| layout_of(&engine.log, engine.superblock.store, volume))
+                .unwrap_or_default(),
+            dirty_groups: backlog.groups,
+            backlog_blocks: backlog.blocks,
+            oldest_ns: backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns)),
+            is_swept: backlog.is_swept,
+            delay_ns: backlog.delay_ns,
+            rewritten_blocks: backlog.rewritten_blocks,
+            stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),
+            load: shared.map(|volume| volume.load().read()).unwrap_or_default(),
+            record,
+            mapped_blocks,
+        }
+    };
+    let is_shown = |record: &VolumeRecord| !record.is_hidden && !record.is_unfinished();
+    let shown = records.into_iter().filter(|(_, record)| is_shown(record));
+    let mut list: Vec<VolumeSummary> = shown.map(summary).collect();
+    list.sort_by(|a, b| a.record.name.cmp(&b.record.name));
+    list
+}
 
-    /// Returns the names of all volumes, in their order.
-    #[must_use]
-    pub fn volume_names(&self) -> Vec<String> {
-        self.engine.catalogue.all().into_keys().collect()
-    }
-
-    /// Returns the activity of all volumes together since the pool was opened. The sums never fall:
-    /// removed volumes count as well.
-    #[must_use]
-    pub fn volumes_activity(&self) -> VolumesActivity {
-        self.engine.catalogue.activity()
-    }
-
-    /// Returns the requests of all volumes.
-    #[must_use]
-    pub fn traffic(&self) -> Traffic {
-        self.engine.catalogue.traffic()
-    }
-
-    /// Returns the number of blocks that new contents can take at once.
-    #[must_use]
-    pub fn free_blocks(&self) -> u64 {
-        self.engine.data.allocator.free_blocks()
-    }
-
-    /// Returns the figures of the pool.
-    ///
-    /// # Errors
-    /// Fails if the metadata disk cannot be measured.
-    pub fn stat(&self) -> Result<PoolStat> {
-        let engine = &self.engine;
-        let journal = engine.log.journal_figures();
-        let (policy, totals) = {
-            let state = engine.log.read();
-            (state.backend().policy(), state.backend().totals())
-        };
-        let free_blocks = engine.data.allocator.free_blocks();
-        let reserved_blocks = engine.superblock.reserved_blocks();
-        assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
-        let in_use = engine.contents_in_use();
-        let capacity_blocks = totals.data_blocks - reserved_blocks;
-        let used_blocks = capacity_blocks.saturating_sub(free_blocks);
-        Ok(PoolStat {
-            block_bytes: engine.superblock.block_bytes,
-            fingerprint: engine.superblock.fingerprint,
-            policy,
-            compression: engine.superblock.store.compression(),
-            metadata_cache: totals.cache,
-            logical_blocks: totals.references,
-            physical_blocks: totals.physical,
-            capacity_blocks,
-            reserved_blocks,
-            used_blocks,
-            free_blocks,
-            pending_blocks: in_use.saturating_sub(totals.physical),
-            index_entries: totals.index_entries,
-            metadata_memory_bytes: totals.memory_bytes,
-            metadata_disk_bytes: engine.log.disk_bytes()?,
-            metadata_used_bytes: COPIES as u64 * totals.pages * PAGE_BYTES as u64,
-            journal_used_bytes: COPIES as u64 * journal.used_bytes,
-            journal_bytes: COPIES as u64 * journal.ring_bytes,
-            generation: journal.generation,
-            volumes: engine.catalogue.len() as u64,
-            stopped: engine.health.stop_reason().map(|reason| reason.to_string()),
-            write_buffer: engine.data.buffer_figures(),
-            content_cache: engine.data.content_cache_figures(),
-            finder: engine.finder.figures(),
-            activity: engine.counters.read(),
-        })
-    }
+/// Returns the figures of the pool.
+pub(super) fn stat_of(engine: &Engine) -> Result<PoolStat> {
+    let journal = engine.log.journal_figures();
+    let (policy, totals) = {
+        let state = engine.log.read();
+        (state.backend().policy(), state.backend().totals())
+    };
+    let free_blocks = engine.data.allocator.free_blocks();
+    let reserved_blocks = engine.superblock.reserved_blocks();
+    assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
+    let in_use = engine.contents_in_use();
+    let capacity_blocks = totals.data_blocks - reserved_blocks;
+    let used_blocks = capacity_blocks.saturating_sub(free_blocks);
+    Ok(PoolStat {
+        block_bytes: engine.superblock.block_bytes,
+        fingerprint: engine.superblock.fingerprint,
+        policy,
+        compression: engine.superblock.store.compression(),
+        metadata_cache: totals.cache,
+        logical_blocks: totals.references,
+        physical_blocks: totals.physical,
+        capacity_blocks,
+        reserved_blocks,
+        used_blocks,
+        free_blocks,
+        pending_blocks: in_use.saturating_sub(totals.physical),
+        index_entries: totals.index_entries,
+        metadata_memory_bytes: totals.memory_bytes,
+        metadata_disk_bytes: engine.log.disk_bytes()?,
+        metadata_used_bytes: COPIES as u64 * totals.pages * PAGE_BYTES as u64,
+        journal_used_bytes: COPIES as u64 * journal.used_bytes,
+        journal_bytes: COPIES as u64 * journal.ring_bytes,
+        generation: journal.generation,
+        volumes: engine.catalogue.len() as u64,
+        stopped: engine.health.stop_reason().map(|reason| reason.to_string()),
+        write_buffer: engine.data.buffer_figures(),
+        content_cache: engine.data.content_cache_figures(),
+        finder: engine.finder.figures(),
+        activity: engine.counters.read(),
+    })
 }
