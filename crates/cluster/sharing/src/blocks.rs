@@ -19,11 +19,7 @@ const KEPT_AT_ONCE: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aside {
     /// The content lies here, and the reference to the other place is to be released.
-    Restored {
-        place: Elsewhere,
-        /// `true` once the ledger has it, so that the reference may be released.
-        is_durable: bool,
-    },
+    Restored(Elsewhere),
     /// The content lies here and is never shared.
     Alone,
 }
@@ -156,7 +152,7 @@ impl Blocks {
         let is_in_flight = self.publishing.contains_key(&pbn) || self.releasing.contains_key(&pbn);
         let is_unreferenced = self.unreferenced.contains(pbn);
         let is_due = match self.aside.get(&pbn) {
-            Some(Aside::Restored { is_durable, .. }) => *is_durable,
+            Some(Aside::Restored(_)) => true,
             Some(Aside::Alone) => is_unreferenced,
             None => is_unreferenced && !self.lent.contains(pbn),
         };
@@ -210,7 +206,7 @@ impl Blocks {
             return None;
         }
         Some(match (self.aside.get(&pbn), self.borrowed.get(pbn)) {
-            (Some(Aside::Restored { place, .. }), _) => BlockState::Restored(*place),
+            (Some(Aside::Restored(place)), _) => BlockState::Restored(*place),
             (Some(Aside::Alone), _) => BlockState::Alone,
             (None, Some(place)) => BlockState::Borrowed(place),
             (None, None) if self.lent.contains(pbn) => BlockState::Lent,
@@ -235,45 +231,13 @@ impl Blocks {
             }
             BlockState::Borrowed(other) => self.borrowed.insert(pbn, other),
             BlockState::Restored(place) => {
-                self.aside.insert(pbn, Aside::Restored { place, is_durable: true });
+                self.aside.insert(pbn, Aside::Restored(place));
             }
             BlockState::Alone => {
                 self.aside.insert(pbn, Aside::Alone);
             }
         }
         self.note_due(pbn);
-    }
-
-    /// Notes that the content of a borrowed block was written to the block itself.
-    pub(crate) fn restore(&mut self, pbn: Pbn) {
-        if let Some(place) = self.borrowed.get(pbn) {
-            self.borrowed.remove(pbn);
-            self.aside.insert(pbn, Aside::Restored { place, is_durable: false });
-        }
-    }
-
-    /// Returns the restored blocks without a ledger record.
-    pub(crate) fn restored(&self) -> Vec<(Pbn, Elsewhere)> {
-        let fresh = |(pbn, aside): (&Pbn, &Aside)| match aside {
-            Aside::Restored { place, is_durable: false } => Some((*pbn, *place)),
-            _ => None,
-        };
-        self.aside.iter().filter_map(fresh).collect()
-    }
-
-    /// Returns whether a block was restored and the ledger does not know of it yet.
-    pub(crate) fn is_restoring(&self, pbn: Pbn) -> bool {
-        matches!(self.aside.get(&pbn), Some(Aside::Restored { is_durable: false, .. }))
-    }
-
-    /// Returns the relation of a block to the domain as the ledger has it or may have it.
-    pub(crate) fn durable_kind(&self, pbn: Pbn) -> Option<BlockState> {
-        match self.aside.get(&pbn) {
-            Some(Aside::Restored { is_durable: false, place }) => {
-                Some(BlockState::Borrowed(*place))
-            }
-            _ => self.kind(pbn),
-        }
     }
 
     /// Takes candidates, which are kept from now on.

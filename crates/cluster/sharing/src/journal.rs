@@ -131,22 +131,18 @@ impl LedgerJournal<'_> {
             .filter(|settled| settled.verdict == Verdict::Applied)
             .map(|settled| settled.intent)
             .collect();
-        let consequences = self.consequences(&applied)?;
+        let mut consequences = self.consequences(&applied)?;
         self.figures.checked += consequences.checked;
-        self.shared.ledger.lock().write(&consequences.records())?;
-        let taken = consequences.taken.iter();
-        let borrowed = taken.filter(|(_, record)| matches!(record.kind, BlockState::Borrowed(_)));
-        let borrowed: Vec<Pbn> = borrowed.map(|(pbn, _)| *pbn).collect();
-        self.shared.forget_cached(&borrowed);
-        {
+        let borrowed = {
+            let ledger = &mut *self.shared.ledger.lock();
+            consequences.keep_restored(&self.shared.blocks.read());
+            ledger.write(&consequences.records())?;
+            let borrowed = consequences.borrowed();
+            self.shared.forget_cached(&borrowed);
             let mut blocks = self.shared.blocks.write();
-            for (pbn, record) in &consequences.taken {
-                // A block that was healed meanwhile is read at its own place.
-                if !blocks.is_restoring(*pbn) {
-                    blocks.set_kind(*pbn, record.kind);
-                }
-            }
-        }
+            consequences.taken.iter().for_each(|(pbn, record)| blocks.set_kind(*pbn, record.kind));
+            borrowed
+        };
         self.shared.discard(borrowed, self.own)?;
         self.shared.ledger.lock().remove_intents(settled)?;
         self.finish(settled, &consequences);
@@ -169,7 +165,7 @@ impl LedgerJournal<'_> {
                     }
                     (Action::Publish(pbn), Effect::Shared(home, content)) => {
                         let other = Elsewhere::of((self.shared.member, pbn), (home, content));
-                        match (blocks.durable_kind(pbn), other) {
+                        match (blocks.kind(pbn), other) {
                             // It was decided before, and its own place may be gone.
                             (Some(kind), _) => {
                                 found.taken.push((pbn, Record { fingerprint, kind }));
@@ -268,6 +264,21 @@ impl Consequences {
             None if withdrawn != Some(pbn) => self.forgotten.push(pbn),
             None => {}
         }
+    }
+
+    /// Leaves blocks as they are that were healed meanwhile, and are read at their own places.
+    fn keep_restored(&mut self, blocks: &Blocks) {
+        for (pbn, record) in &mut self.taken {
+            if let Some(kind @ BlockState::Restored(_)) = blocks.kind(*pbn) {
+                record.kind = kind;
+            }
+        }
+    }
+
+    fn borrowed(&self) -> Vec<Pbn> {
+        let taken = self.taken.iter();
+        let borrowed = taken.filter(|(_, record)| matches!(record.kind, BlockState::Borrowed(_)));
+        borrowed.map(|(pbn, _)| *pbn).collect()
     }
 
     /// Returns the changes of the ledger.

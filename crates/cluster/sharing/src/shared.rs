@@ -7,6 +7,7 @@ use crate::in_flight::InFlight;
 use crate::ledger::Ledger;
 use crate::own_blocks::OwnBlocks;
 use crate::record::{BlockState, Elsewhere, Record};
+use gemelo_base::{Classified, FailureKind};
 use gemelo_domain::MemberId;
 use gemelo_format::{Fingerprinter, Pbn, StoreKind};
 use gemelo_store::{ReadCache, Store, VetoedStore};
@@ -23,7 +24,7 @@ use std::time::Duration;
 const READER_WAIT: Duration = Duration::from_micros(100);
 const MAX_READER_WAITS: u32 = if cfg!(test) { 1000 } else { 300_000 };
 
-/// Blocks whose own places are given up in one hold of the writers' lock: 64 MiB, of which whole
+/// Blocks whose own places are given up in one hold of the lock: 64 MiB, of which whole
 /// objects are removed together. Only writes that heal a block wait for it.
 const DISCARDED_AT_ONCE: usize = 16_384;
 
@@ -43,11 +44,11 @@ pub(crate) struct Shared {
     pub(crate) has_worker: AtomicBool,
     /// `true` if a writer has asked for blocks that are due, and waits for them.
     pub(crate) is_awaited: AtomicBool,
-    /// Shared by writes to kept blocks, alone for giving up their own places.
-    pub(crate) writing: RwLock<()>,
+    /// Locked while the own places of borrowed blocks are written or given up.
+    own_places: Mutex<()>,
     /// The store of the open pool, without foreign contents and without a buffer.
     below: Mutex<Option<Arc<dyn Store>>>,
-    /// The cache of borrowed contents of the open pool, if its store compresses.
+    /// The cache of borrowed contents of the open pool.
     cache: Mutex<Option<Arc<ReadCache>>>,
     /// `true` if contents share blocks in that store.
     is_packed: AtomicBool,
@@ -97,7 +98,7 @@ impl Shared {
             fingerprinter: OnceLock::new(),
             has_worker: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
-            writing: RwLock::new(()),
+            own_places: Mutex::default(),
             below: Mutex::new(None),
             cache: Mutex::new(None),
             is_packed: AtomicBool::new(false),
@@ -172,7 +173,7 @@ impl Shared {
         let below = self.below()?;
         pbns.sort_unstable();
         for pbns in pbns.chunks(DISCARDED_AT_ONCE) {
-            let _alone = self.writing.write();
+            let _alone = self.own_places.lock();
             let is_borrowed = |pbn: &Pbn| self.blocks.read().borrowed().get(*pbn).is_some();
             self.assert_elsewhere(pbns);
             let LeftBlocks { unused, open } = own.left_blocks(pbns, &is_borrowed);
@@ -197,30 +198,33 @@ impl Shared {
         }
     }
 
-    /// Makes durable which borrowed blocks have their contents at their own places again. The
-    /// contents must be durable.
-    pub(crate) fn record_restored(&self, restored: Vec<(Pbn, Elsewhere)>) -> Result<()> {
-        if restored.is_empty() {
-            return Ok(());
-        }
-        let mut ledger = self.ledger.lock();
-        let pbns: Vec<Pbn> = restored.iter().map(|(pbn, _)| *pbn).collect();
-        let known = ledger.read(&pbns)?;
-        assert_eq!(known.len(), restored.len(), "each restored block has a record or none");
-        let mut records = BTreeMap::new();
-        for ((pbn, place), record) in restored.iter().zip(known) {
-            // Another sync may have recorded it, and the reference may be released by now.
-            let Some(Record { fingerprint, kind: BlockState::Borrowed(_) }) = record else {
-                continue;
+    /// Has the content of a borrowed block written to its own place, durably, and records that it
+    /// is read there from now on.
+    pub(crate) fn restore(
+        &self,
+        pbn: Pbn,
+        write: &mut dyn FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let _alone = self.own_places.lock();
+        write()?;
+        self.record_restored(pbn).map_err(|error| {
+            let kind = match error.kind() {
+                FailureKind::Exhausted => io::ErrorKind::StorageFull,
+                _ => io::ErrorKind::Other,
             };
-            records.insert(*pbn, Some(Record { fingerprint, kind: BlockState::Restored(*place) }));
-        }
-        ledger.write(&records)?;
-        let mut blocks = self.blocks.write();
-        for (pbn, place) in restored {
-            if blocks.is_restoring(pbn) {
-                blocks.set_kind(pbn, BlockState::Restored(place));
-            }
+            io::Error::new(kind, error)
+        })
+    }
+
+    fn record_restored(&self, pbn: Pbn) -> Result<()> {
+        let ledger = &mut *self.ledger.lock();
+        // The reference may have been released meanwhile.
+        if let [Some(Record { fingerprint, kind: BlockState::Borrowed(place) })] =
+            *ledger.read(&[pbn])?
+        {
+            let kind = BlockState::Restored(place);
+            ledger.write(&BTreeMap::from([(pbn, Some(Record { fingerprint, kind }))]))?;
+            self.blocks.write().set_kind(pbn, kind);
         }
         Ok(())
     }

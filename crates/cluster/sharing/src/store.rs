@@ -4,20 +4,18 @@ use crate::blocks::Noticed;
 use crate::foreign::ForeignRead;
 use crate::record::{BlockState, Place};
 use crate::shared::Shared;
-use gemelo_base::{Classified, FailureKind};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_store::{
-    ContentComparison, ContentRead, ContentWrite, EachPbn, FreeVeto, LentContent, ReadCache, Store,
-    StoreRoom, StoreSetUp, VetoedStore, compare_by_reading,
+    ContentComparison, ContentRead, EachPbn, FreeVeto, LentContent, ReadCache, Store, StoreRoom,
+    StoreSetUp, VetoedStore, compare_by_reading,
 };
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A store over the member's own one. A borrowed PBN is read at the home of its content. A write to
-/// it goes to its own place, from where it is read from then on. In a store that compresses its own
-/// place may be gone with its block, so such a write fails there.
+/// A store over the member's own one. A borrowed PBN is read at the home of its content, until
+/// [`FreeVeto::restore`] has its content at its own place. Nothing else writes to it.
 pub(crate) struct SharedStore {
     below: Arc<dyn Store>,
     cache: Option<Arc<ReadCache>>,
@@ -93,21 +91,6 @@ impl SharedStore {
     }
 }
 
-impl SharedStore {
-    /// Writes contents of a store that compresses. They are few, because fresh ones are not kept.
-    fn write_packed(&self, writes: &mut [ContentWrite<'_>]) {
-        for write in writes {
-            match self.borrowed(std::iter::once(write.pbn)).is_empty() {
-                true => self.below.write(std::slice::from_mut(write)),
-                false => {
-                    let why = "the content lies in the store of another member";
-                    write.outcome = Err(io::Error::new(io::ErrorKind::Unsupported, why));
-                }
-            }
-        }
-    }
-}
-
 impl StoreSetUp for SharedStore {
     gemelo_store::forward_to!(below: blocks, enlarge, write_labels, check_labels, content_of_form, write_forms);
 }
@@ -117,7 +100,7 @@ impl StoreRoom for SharedStore {
 }
 
 impl Store for SharedStore {
-    gemelo_store::forward_to!(below: block_bytes);
+    gemelo_store::forward_to!(below: block_bytes, write, sync);
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
         self.read_by(reads, |list| self.below.read(list), self.cache.as_deref());
@@ -127,45 +110,12 @@ impl Store for SharedStore {
         self.read_by(reads, |list| self.below.read_medium(list), None);
     }
 
-    fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
-        Vec::new()
-    }
-
-    /// A borrowed block is written only to heal it, by its own content.
-    fn write(&self, writes: &mut [ContentWrite<'_>]) {
-        let is_kept = {
-            let blocks = self.shared.blocks.read();
-            writes.iter().any(|write| blocks.is_kept(write.pbn))
-        };
-        if !is_kept {
-            // Fresh blocks, as nearly all are.
-            return self.below.write(writes);
+    /// Contents that lie elsewhere are not in the memory of the store below.
+    fn lend(&self, pbns: &[Pbn]) -> Vec<(usize, LentContent)> {
+        match self.borrowed(pbns.iter().copied()).is_empty() {
+            true => self.below.lend(pbns),
+            false => Vec::new(),
         }
-        if self.shared.is_packed() {
-            return self.write_packed(writes);
-        }
-        let _writing = self.shared.writing.read();
-        self.below.write(writes);
-        let borrowed = self.borrowed(writes.iter().map(|write| write.pbn));
-        if !borrowed.is_empty() {
-            let mut blocks = self.shared.blocks.write();
-            let written = borrowed.iter().filter_map(|(at, _)| writes.get(*at));
-            let written = written.filter(|write| write.outcome.is_ok());
-            written.for_each(|write| blocks.restore(write.pbn));
-        }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        // This sync may not cover contents that are restored later.
-        let restored = self.shared.blocks.read().restored();
-        self.below.sync()?;
-        self.shared.record_restored(restored).map_err(|error| {
-            let kind = match error.kind() {
-                FailureKind::Exhausted => io::ErrorKind::StorageFull,
-                _ => io::ErrorKind::Other,
-            };
-            io::Error::new(kind, error)
-        })
     }
 
     fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
@@ -173,7 +123,11 @@ impl Store for SharedStore {
     }
 
     fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
-        compare_by_reading(self, comparisons);
+        let _reading = self.shared.enter();
+        match self.borrowed(comparisons.iter().map(|one| one.pbn)).is_empty() {
+            true => self.below.compare(comparisons),
+            false => compare_by_reading(self, comparisons),
+        }
     }
 }
 
@@ -191,6 +145,15 @@ impl FreeVeto for LedgerVeto {
 
     fn is_elsewhere(&self, pbn: Pbn) -> bool {
         self.shared.blocks.read().borrowed().get(pbn).is_some()
+    }
+
+    /// In a store that compresses, the own place may be gone with its block.
+    fn restore(&self, pbn: Pbn, write: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        if self.shared.is_packed() {
+            let why = "the content lies in the store of another member";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        self.shared.restore(pbn, write)
     }
 
     fn opened(&self, each_used: &EachPbn<'_>, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {

@@ -96,10 +96,10 @@ impl PoolDisks {
         (self.open_store)(Arc::clone(&self.data), superblock)
     }
 
-    /// Returns the packed store over a buffer of these disks' blocks, with a cache of contents that
-    /// lie elsewhere.
+    /// Returns the store of contents over a buffer of these disks' blocks, with a cache of contents
+    /// that lie elsewhere.
     #[must_use]
-    pub fn packed_over(
+    pub fn store_over(
         &self,
         buffer: Arc<dyn Store>,
         superblock: &Superblock,

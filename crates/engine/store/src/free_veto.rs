@@ -16,7 +16,7 @@ pub struct VetoedStore {
     pub medium: Arc<dyn Store>,
     /// The kind of both.
     pub kind: StoreKind,
-    /// A cache of contents that lie elsewhere; [`None`] if a cache above has them.
+    /// A cache of contents that lie elsewhere; [`None`] for a pool that is opened without one.
     pub cache: Option<Arc<ReadCache>>,
 }
 
@@ -31,6 +31,14 @@ pub trait FreeVeto: Send + Sync {
 
     /// Returns whether the content is read elsewhere, and not at its place in the pool's own store.
     fn is_elsewhere(&self, pbn: Pbn) -> bool;
+
+    /// Has the content of a block that is read elsewhere written to its own place, where it is read
+    /// from then on. `write` makes it durable there.
+    ///
+    /// # Errors
+    /// Fails if the own place may be another content's, if `write` fails, or if the owner cannot
+    /// record it.
+    fn restore(&self, pbn: Pbn, write: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()>;
 
     /// Learns that the pool was opened for writing, and which contents its durable state refers to.
     /// `each_used` lists them. Returns the kept ones to which the state does not refer: they are

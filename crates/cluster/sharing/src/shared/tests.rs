@@ -174,15 +174,18 @@ impl OwnBlocks for PlainBlocks {
     }
 }
 
-/// The stores of the other members. It notes what was read.
+/// The stores of the other members. It notes what was read, and runs an action once.
 #[derive(Default)]
 struct OtherStore {
     read: Mutex<Vec<Pbn>>,
+    hook: Mutex<Option<Hook>>,
 }
 
 impl ForeignContents for OtherStore {
     fn read(&self, reads: &mut [ForeignRead<'_>]) {
         self.read.lock().extend(reads.iter().map(|read| read.pbn));
+        let hook = self.hook.lock().take();
+        hook.into_iter().for_each(|hook| hook().unwrap());
         reads.iter_mut().for_each(|read| read.buffer.fill(byte(read.pbn)));
     }
 }
@@ -195,7 +198,6 @@ struct Member {
     shared: Arc<Shared>,
     own: Arc<OwnStore>,
     foreign: Arc<OtherStore>,
-    store: Arc<dyn Store>,
 }
 
 fn member() -> (Member, Receiver<Call>) {
@@ -219,8 +221,8 @@ fn member() -> (Member, Receiver<Call>) {
     let free_veto = LedgerVeto { shared: Arc::clone(&shared) };
     let (store, medium): (Arc<dyn Store>, Arc<dyn Store>) = (own.clone(), own.clone());
     let (kind, cache) = (StoreKind::Plain, None);
-    let store = free_veto.store_over(VetoedStore { store, medium, kind, cache });
-    (Member { world, client, shared, own, foreign, store }, calls)
+    drop(free_veto.store_over(VetoedStore { store, medium, kind, cache }));
+    (Member { world, client, shared, own, foreign }, calls)
 }
 
 impl Member {
@@ -242,10 +244,11 @@ impl Member {
         self.shared.blocks.write().set_kind(pbn, kind);
     }
 
-    fn write(&self, pbn: Pbn) {
-        let mut write = [ContentWrite::new(pbn, &[7; BLOCK])];
-        self.store.write(&mut write);
-        write[0].outcome.as_ref().unwrap();
+    /// Has the content of a borrowed block written to its own place, as a heal does.
+    fn heal(&self, pbn: Pbn) {
+        let veto = LedgerVeto { shared: Arc::clone(&self.shared) };
+        let own = &self.own;
+        veto.restore(pbn, &mut || own.called(Call::Write).and(own.called(Call::Sync))).unwrap();
     }
 
     /// Returns what another client finds in the ledger.
@@ -287,42 +290,46 @@ fn shared_content(of: Pbn) -> (Pbn, Action, Entry) {
 
 #[test]
 fn a_heal_is_recorded_after_the_sync_that_covers_it() {
-    let (member, _calls) = member();
-    let (one, two) = (pbn(1), pbn(2));
-    [one, two].iter().for_each(|pbn| member.keep(*pbn, BlockState::Borrowed(place(*pbn))));
-    member.write(one);
+    let (member, calls) = member();
+    let one = pbn(1);
+    member.keep(one, BlockState::Borrowed(place(one)));
     let (during, seen) = (member.clone(), Arc::new(Mutex::new(None)));
     let noted = Arc::clone(&seen);
     member.own.during(Call::Sync, move || {
         *noted.lock() = during.kind_in_ledger(one);
-        // This sync does not cover it.
-        during.write(two);
         Ok(())
     });
-    member.store.sync().unwrap();
+    member.heal(one);
     assert_eq!(*seen.lock(), Some(BlockState::Borrowed(place(one))), "its content was not durable");
     assert_eq!(member.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
-    assert_eq!(member.kind_in_ledger(two), Some(BlockState::Borrowed(place(two))));
-    member.store.sync().unwrap();
-    assert_eq!(member.kind_in_ledger(two), Some(BlockState::Restored(place(two))));
+    assert!(member.shared.blocks.read().borrowed().get(one).is_none());
+    assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Write, Call::Sync]);
 }
 
-/// Two syncs cover a heal, and the reference to the other content is released between them. The
-/// member would release it once more, and with it the reference of somebody else.
+#[test]
+fn a_heal_that_fails_leaves_the_block_where_it_is_read() {
+    let (member, _calls) = member();
+    let one = pbn(1);
+    member.keep(one, BlockState::Borrowed(place(one)));
+    let veto = LedgerVeto { shared: Arc::clone(&member.shared) };
+    veto.restore(one, &mut || Err(io::ErrorKind::StorageFull.into())).unwrap_err();
+    assert_eq!(member.kind_in_ledger(one), Some(BlockState::Borrowed(place(one))));
+    assert!(member.shared.blocks.read().borrowed().get(one).is_some());
+}
+
+/// The reference to the other content is released during a heal. The member would release it once
+/// more, and with it the reference of somebody else.
 #[test]
 fn a_heal_whose_reference_is_released_is_not_recorded_again() {
     let (member, _calls) = member();
     let one = pbn(1);
     member.keep(one, BlockState::Borrowed(place(one)));
-    member.write(one);
     let during = member.clone();
     member.own.during(Call::Sync, move || {
-        during.store.sync().unwrap();
-        assert_eq!(during.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
         during.keep_as(one, BlockState::Alone);
         Ok(())
     });
-    member.store.sync().unwrap();
+    member.heal(one);
     assert_eq!(member.kind_in_ledger(one), Some(BlockState::Alone));
 }
 
@@ -353,9 +360,9 @@ fn a_place_that_is_being_written_is_not_given_up() {
         std::thread::sleep(PATIENCE);
         Ok(())
     });
-    member.write(one);
+    member.heal(one);
     assert_eq!(has_ended.recv(), Ok(true));
-    assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Write]);
+    assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Write, Call::Sync]);
 }
 
 #[test]
@@ -367,7 +374,7 @@ fn a_place_that_is_being_given_up_is_not_written() {
     let (in_time, seen) = channel();
     member.own.during(Call::Discard(1), move || {
         std::thread::spawn(move || {
-            writer.write(one);
+            writer.heal(one);
             ended.send(())
         });
         in_time.send(has_ended.recv_timeout(PATIENCE).is_ok()).unwrap();
@@ -393,12 +400,38 @@ fn a_heal_wins_over_an_intent_that_is_settled_again() {
     member.settle(&intent).unwrap_err();
     assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Discard(1)]);
     // The other member's content was found damaged, and a client wrote it again.
-    member.write(one);
+    member.heal(one);
     member.settle(&intent).unwrap();
-    assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Write], "the heal is not given up");
+    let expected = [Call::Write, Call::Sync];
+    assert_eq!(calls.try_iter().collect::<Vec<_>>(), expected, "the heal is not given up");
     assert!(member.shared.blocks.read().borrowed().get(one).is_none());
-    member.store.sync().unwrap();
     assert_eq!(member.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
+}
+
+/// An intent that was settled in part is settled again, and a client heals a block while the
+/// contents of another one are compared.
+#[test]
+fn a_heal_wins_over_what_was_decided_before_it() {
+    let (member, calls) = member();
+    let (one, two) = (pbn(1), pbn(2));
+    member.keep(one, BlockState::Borrowed(place(one)));
+    {
+        let mut blocks = member.shared.blocks.write();
+        blocks.identify(two);
+        assert_eq!(blocks.take_candidates(1), [two]);
+    }
+    let intent = intent(&[shared_content(one), shared_content(two)]);
+    member.journal(|journal| journal.record(std::slice::from_ref(&intent))).unwrap();
+    let during = member.clone();
+    *member.foreign.hook.lock() = Some(Box::new(move || {
+        during.heal(one);
+        Ok(())
+    }));
+    member.settle(&intent).unwrap();
+    let expected = [Call::Write, Call::Sync, Call::Discard(2)];
+    assert_eq!(calls.try_iter().collect::<Vec<_>>(), expected, "the heal is not given up");
+    assert_eq!(member.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
+    assert_eq!(member.kind_in_ledger(two), Some(BlockState::Borrowed(place(two))));
 }
 
 #[test]

@@ -47,6 +47,10 @@ impl FreeVeto for TestVeto {
         false
     }
 
+    fn restore(&self, _: Pbn, _: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        Ok(())
+    }
+
     fn opened(&self, each_used: &EachPbn<'_>, _is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
         let mut used = Vec::new();
         each_used(&mut |pbn| used.push(pbn));

@@ -7,7 +7,6 @@ use crate::engine::damage::Healer;
 use crate::engine::{State, Wanted};
 use crate::error::Result;
 use gemelo_format::{Change, Fingerprint, Lbn, Pbn, VolumeId};
-use gemelo_store::ContentWrite;
 
 /// Damaged blocks that are listed.
 const MAX_LISTED: usize = 1000;
@@ -82,10 +81,7 @@ impl Healer {
     /// Writes the content of a suspect block to that block again.
     pub(in crate::engine) fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
         let Some(pbn) = entry.filter(|pbn| !self.is_unwritable(*pbn)) else { return false };
-        let mut writes = [ContentWrite::new(pbn, content)];
-        self.data.write(&mut writes);
-        let [write] = writes;
-        let is_written = write.outcome.is_ok();
+        let is_written = self.data.write_again(pbn, content).is_ok();
         if !is_written {
             self.note_unwritable(pbn);
         }

@@ -1,14 +1,13 @@
 //! The store of a pool, in layers from the top:
 //!
-//! | layer | in a plain pool | in a packed one |
-//! |---|---|---|
-//! | veto: contents of others | below the buffer, which caches them | with a cache of its own |
-//! | forms | none: a content is a block | contents in blocks |
-//! | buffer of writes, and cache | blocks | blocks |
-//! | disk | blocks | blocks |
+//! | layer | what passes it |
+//! |---|---|
+//! | veto, with a cache of its own | contents; those that lie elsewhere are read there |
+//! | forms, in a packed pool | contents in blocks |
+//! | buffer of writes, and cache | blocks |
+//! | disk | blocks |
 //!
-//! The veto of a plain pool has to see when contents reach the disk: it records a content that was
-//! healed when a sync has covered it. A pool that takes no changes has no buffer.
+//! A pool that takes no changes has no buffer.
 
 use super::packer::Packer;
 use super::remembered::Remembered;
@@ -34,7 +33,7 @@ pub(crate) struct ContentStore {
     pub(super) buffer: Option<Arc<WriteBuffer>>,
     /// Of a packed store.
     pub(super) packing: Option<Packing>,
-    /// Contents that a packed store reads elsewhere.
+    /// Contents that are read elsewhere.
     elsewhere: Option<Arc<ReadCache>>,
 }
 
@@ -63,8 +62,8 @@ impl ContentStore {
             return Ok((Self { store, buffer: None, packing: None, elsewhere: None }, remembered));
         }
         let system = disks.data.system_cache();
-        // Borrowed contents are decompressed by the time they could be cached.
-        let is_apart = superblock.store != StoreKind::Plain && disks.free_veto().is_some();
+        // Contents that are read elsewhere pass no buffer.
+        let is_apart = disks.free_veto().is_some();
         let cache_bytes = tuning.content_cache_bytes(system) / if is_apart { 2 } else { 1 };
         let elsewhere = is_apart
             .then(|| Arc::new(ReadCache::new(superblock.block_bytes as usize, cache_bytes)));
@@ -81,18 +80,15 @@ impl ContentStore {
         };
         let stopped = Arc::clone(health);
         let told = Arc::new(move |panicked| stopped.stop_by_panic(panicked));
-        let blocks = match superblock.store {
-            StoreKind::Plain => store,
-            StoreKind::Packed(_) => disks.blocks(superblock),
-        };
+        let blocks = disks.blocks(superblock);
         let buffer = WriteBuffer::new(blocks, options, Arc::clone(clock), Some(observer), told)
             .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
         let contents = Self::buffered((buffer, elsewhere), (disks, superblock), health);
         Ok((contents, remembered))
     }
 
-    /// Takes a buffer over the blocks of the disks' store, and a cache of contents that a packed
-    /// store reads elsewhere.
+    /// Takes a buffer over the blocks of the disks' store, and a cache of contents that are read
+    /// elsewhere.
     fn buffered(
         (buffer, elsewhere): (WriteBuffer, Option<Arc<ReadCache>>),
         (disks, superblock): (&PoolDisks, &Superblock),
@@ -100,11 +96,7 @@ impl ContentStore {
     ) -> Self {
         let buffer = Arc::new(buffer);
         let blocks = Arc::clone(&buffer) as Arc<dyn Store>;
-        let store = match superblock.store {
-            // The veto has its store below the buffer, which then caches what lies elsewhere.
-            StoreKind::Plain => blocks,
-            StoreKind::Packed(_) => disks.packed_over(blocks, superblock, elsewhere.clone()),
-        };
+        let store = disks.store_over(blocks, superblock, elsewhere.clone());
         let (block_bytes, seed) = (superblock.block_bytes as usize, PoolSeed::of(superblock));
         let packing = match superblock.store {
             StoreKind::Plain => None,

@@ -139,6 +139,21 @@ impl DataPath {
         self.store().write(writes);
     }
 
+    /// Writes the content of a damaged block to that block again.
+    pub(crate) fn write_again(&self, pbn: Pbn, content: &[u8]) -> io::Result<()> {
+        let write = || {
+            let mut writes = [ContentWrite::new(pbn, content)];
+            self.write(&mut writes);
+            let [write] = writes;
+            write.outcome
+        };
+        match &self.free_veto {
+            Some(free_veto) if free_veto.is_elsewhere(pbn) => free_veto
+                .restore(pbn, &mut || write().and_then(|()| self.sync().map_err(io::Error::other))),
+            _ => write(),
+        }
+    }
+
     /// Compares stored contents with given ones.
     pub(crate) fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
         self.store().compare(comparisons);
