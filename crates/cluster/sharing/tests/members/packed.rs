@@ -221,12 +221,16 @@ fn a_lost_block_of_a_home_damages_its_own_contents_alone() {
 
 #[test]
 fn borrowed_contents_are_cached_and_forgotten_when_their_numbers_get_others() {
+    [None, Some(Compression::Lz4)].into_iter().for_each(expect_cached_and_forgotten);
+}
+
+fn expect_cached_and_forgotten(compression: Option<Compression>) {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     domain::create(&client, 2);
     let start = |number: u32, blocks: u64| {
-        let (number, lz4) = (MemberId(number), Some(Compression::Lz4));
-        member::format_as(&client, number, (Policy::Dtb, blocks), lz4);
+        let number = MemberId(number);
+        member::format_as(&client, number, (Policy::Dtb, blocks), compression);
         let tuning = Tuning { content_cache_bytes: Some(64 << 10), ..member::tuning() };
         Member::start_with(&world.client(), number, (false, tuning)).unwrap()
     };
