@@ -11,7 +11,7 @@ use gemelo_device::DeviceError;
 use gemelo_domain::MemberId;
 use gemelo_format::{DedupMode, Pbn, Policy};
 use gemelo_objects::simulated::{Client, Faults, World};
-use gemelo_volume::{ScrubOptions, ScrubReport};
+use gemelo_volume::{ScrubOptions, ScrubReport, Tuning};
 
 /// Two members with equal contents. The second one borrows them from the first one.
 fn pair(world: &World, client: &Client, compares: bool) -> (Member, Member) {
@@ -93,6 +93,25 @@ fn a_content_whose_bytes_differ_is_not_borrowed() {
     let two = take_over(two, &world);
     two.drain().unwrap();
     expect(&two, "vm", 1..=8);
+    expect_clean(&client, &[&one, &two]);
+}
+
+/// The bytes of a borrowed content are compared where they lie.
+#[test]
+fn contents_that_are_borrowed_are_compared_at_their_homes() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (one, two) = pair(&world, &client, false);
+    two.drain().unwrap();
+    drop(two);
+    world.sleep_until_ns(world.now_ns() + LEASE_NS);
+    let tuning = Tuning { verify_bytes: true, ..member::tuning() };
+    let two = Member::start_with(&world.client(), MemberId(2), (false, tuning)).unwrap();
+    assert_eq!(two.sharing.block_figures().borrowed, 8);
+    let volume = two.pool.volume("vm").unwrap();
+    (1..=8).for_each(|id| write(&volume, 8 + id, &content(id)).unwrap());
+    flush(&volume).unwrap();
+    assert_eq!(two.pool.stat().unwrap().physical_blocks, 8, "no content is stored twice");
     expect_clean(&client, &[&one, &two]);
 }
 

@@ -30,6 +30,11 @@ struct TestVeto {
     /// Blocks whose contents were found damaged.
     doubted: Mutex<Vec<Pbn>>,
     used_at_opening: Mutex<Vec<Pbn>>,
+    /// Blocks that are read elsewhere, and what a power cut leaves of the data disk once the
+    /// content of one of them was written.
+    elsewhere: Mutex<BTreeSet<Pbn>>,
+    restored: Mutex<Vec<(Pbn, Vec<u8>)>>,
+    simulation: Mutex<Option<Simulation>>,
 }
 
 impl TestVeto {
@@ -43,11 +48,17 @@ impl FreeVeto for TestVeto {
         own.store
     }
 
-    fn is_elsewhere(&self, _: Pbn) -> bool {
-        false
+    fn is_elsewhere(&self, pbn: Pbn) -> bool {
+        self.elsewhere.lock().unwrap().contains(&pbn)
     }
 
-    fn restore(&self, _: Pbn, _: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+    fn restore(&self, pbn: Pbn, write: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        write()?;
+        self.elsewhere.lock().unwrap().remove(&pbn);
+        let simulation = self.simulation.lock().unwrap();
+        let [data, _] = simulation.as_ref().unwrap().after_worst_crash().images();
+        let at = pbn.number() as usize * BLOCK;
+        self.restored.lock().unwrap().push((pbn, data[at..at + BLOCK].to_vec()));
         Ok(())
     }
 
@@ -367,4 +378,29 @@ fn a_veto_learns_of_a_content_without_space_once_there_is_some() {
     world.simulation.set_full(false);
     world.pool.checkpoint().unwrap();
     assert_eq!(world.free_veto.take_identified(), [world.pbn_of(1)]);
+}
+
+/// The veto records that the content is read at its own place. So it must be there, and not in the
+/// write buffer alone.
+#[test]
+fn a_heal_of_a_content_that_lies_elsewhere_is_durable_before_the_veto_records_it() {
+    let world = World::with(Tuning { content_cache_bytes: Some(0), ..tuning_on_disk() });
+    let (free_veto, volume) = (&world.free_veto, world.volume("inline"));
+    *free_veto.simulation.lock().unwrap() = Some(world.simulation.clone());
+    put(&volume, 0, 1).unwrap();
+    put(&volume, 1, 2).unwrap();
+    flush(&volume).unwrap();
+    let (one, two) = (world.pbn_of(1), world.pbn_of(2));
+    for pbn in [one, two] {
+        let at = pbn.number() * BLOCK as u64;
+        world.simulation.disks().data.write_at(at, &[!content(1, 1)[0], 7]).unwrap();
+    }
+    assert!(read(&volume, 0, 2 * BLOCK).is_err());
+    free_veto.elsewhere.lock().unwrap().insert(one);
+    put(&volume, 2, 1).unwrap();
+    put(&volume, 3, 2).unwrap();
+    let restored = free_veto.restored.lock().unwrap().clone();
+    assert_eq!(restored, [(one, content(1, BLOCK))], "only the one that lies elsewhere");
+    let expected = [content(1, BLOCK), content(2, BLOCK)].concat();
+    assert_eq!(read(&volume, 0, 2 * BLOCK).unwrap(), expected);
 }
