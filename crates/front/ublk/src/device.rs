@@ -231,8 +231,8 @@ impl ServedDevice {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the disk show the size of its volume, if it does not. Returns what to do if it cannot, or
-    /// why it failed.
+    /// Has the disk show the size of its volume, if it does not. Returns what to do if it cannot,
+    /// or why it failed.
     pub(crate) fn follow_size(&self) -> Option<String> {
         let size_bytes = self.side.device.geometry().size_bytes;
         if self.told_bytes.swap(size_bytes, Ordering::Relaxed) == size_bytes {

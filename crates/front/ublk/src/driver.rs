@@ -137,7 +137,8 @@ pub(crate) trait Driver: Send + Sync {
     /// Gives a device that was taken over its requests again.
     fn end_recovery(&self, number: u32) -> Result<(), UblkError>;
 
-    /// Tells the kernel the size of a disk. Returns `false` if it learns none of a disk that is one.
+    /// Tells the kernel the size of a disk. Returns `false` if the kernel cannot learn it of a disk
+    /// that is there.
     fn resize(&self, number: u32, size_bytes: u64) -> Result<bool, UblkError>;
 
     /// Removes the disk, and fails its requests.
