@@ -31,14 +31,16 @@ pub fn check_unused(path: &Path, status: &Stat) -> Result<()> {
 /// # Errors
 /// Fails if the device is open.
 pub fn check_not_open(path: &Path, status: &Stat) -> Result<()> {
-    let mut by = exported_by(Path::new("/sys/kernel/config/nvmet/subsystems"), status);
-    for look in 0..OPEN_LOOKS {
-        let Some(found) = by.or_else(|| opened_by(status)) else { return Ok(()) };
-        if look + 1 == OPEN_LOOKS {
-            return Err(DiskError::DeviceInUse { path: path.to_owned(), by: found });
+    let in_use = |by| Err(DiskError::DeviceInUse { path: path.to_owned(), by });
+    if let Some(by) = exported_by(Path::new("/sys/kernel/config/nvmet/subsystems"), status) {
+        return in_use(by);
+    }
+    for looks_left in (0..OPEN_LOOKS).rev() {
+        match opened_by(status) {
+            None => return Ok(()),
+            Some(by) if looks_left == 0 => return in_use(by),
+            Some(_) => gemelo_base::pause(OPEN_PAUSE),
         }
-        gemelo_base::pause(OPEN_PAUSE);
-        by = None;
     }
     Ok(())
 }
