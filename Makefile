@@ -37,7 +37,7 @@ demo: build ## Scan real data, run load with its distribution, scan what was wri
 test: setup style ## Everything that CI checks
 	@scripts/test.sh
 
-test-guest: ## Boot a Debian by QEMU and use the package there as an administrator would: as root, an hour
+test-guest: ## Boot a Debian by QEMU and use the package there as an administrator would: as root, two hours
 	cargo build --locked --package gemelo
 	tests/guest/run.sh
 

@@ -12,7 +12,8 @@ release=bookworm
 packages=(systemd-sysv udev dbus kmod iproute2 procps sudo linux-image-6.12-cloud-amd64
     init-system-helpers libgcc-s1 e2fsprogs xfsprogs dosfstools lvm2 mdadm fdisk
     fio nbd-client libnbd-bin python3-libnbd postgresql targetcli-fb open-iscsi nvme-cli
-    docker.io iptables)
+    docker.io iptables libvirt-daemon-system libvirt-clients libvirt-daemon-driver-qemu
+    qemu-system-x86)
 sources=("deb http://deb.debian.org/debian $release main"
     "deb http://deb.debian.org/debian-security $release-security main")
 # Documents and translations are most files of Debian, and nobody reads them there.
@@ -22,8 +23,9 @@ excluded=(--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr
 # Debian starts what it installs; the jobs start what they use, and nothing else takes time.
 disabled=(docker.service docker.socket containerd.service postgresql.service iscsid.service
     open-iscsi.service nvmf-autoconnect.service rtslib-fb-targetctl.service e2scrub_reap.service
-    apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer)
-    
+    apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer
+    libvirtd.service libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket virtlockd.socket
+    virtlogd.socket libvirt-guests.service)
 
 prepare() {
     local root=$1

@@ -4,8 +4,9 @@
 #
 #   tests/guest/run.sh [JOB...]      files of tests/guest/jobs (all, in the order of ORDER)
 #
-# Each job is a boot with the disks that the job before it has left; `install` has to be the first.
-# Variables: BINARY (target/debug/gemelo), MINUTES of a boot (20), DISKS (a directory),
+# Each job is a boot with the disks that the job before it has left. Without any, `install` comes
+# first. The last line is the verdict. `random` takes SECONDS_OF_RANDOM (3600) and SEED.
+# Variables: BINARY (target/debug/gemelo), MINUTES of a boot (30), DISKS (a directory),
 # QEMU_MORE and KERNEL_MORE (options).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -13,7 +14,8 @@ cd "$(dirname "$0")/../.."
 mapfile -t jobs < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else cat tests/guest/jobs/ORDER; fi)
 lab=$(tests/guest/image.sh)
 disks="${DISKS:-$lab/disks}"
-minutes=${MINUTES:-20}
+minutes=${MINUTES:-30}
+random_seconds=${SECONDS_OF_RANDOM:-3600}
 # Without AVX, because QEMU 10.0 reads 32 bytes for an operand of `vinsertf128` that has 16.
 processor=max,-avx,-avx2,-fma,-f16c
 shutdown_seconds=120
@@ -27,7 +29,8 @@ changed() { find contrib docs scripts packaging "$binary" -newer "$packed" -prin
 if [ ! -e "$packed" ] || [ -n "$(changed)" ]; then
     cp "$(BINARY="$binary" scripts/deb.sh "$disks/package")" "$packed"
 fi
-tar -cf "$disks/jobs.tar" -C tests/guest library load.py jobs -C "$(realpath "$disks")" gemelo.deb
+tar -cf "$disks/jobs.tar" -C tests/guest library load.py random_load.py jobs -C "$(realpath "$disks")" gemelo.deb
+if [ "${jobs[0]}" != install ] && [ ! -e "$disks/root.qcow2" ]; then jobs=(install "${jobs[@]}"); fi
 if [ "${jobs[0]}" = install ] || [ ! -e "$disks/root.qcow2" ]; then
     rm -f "$disks/root.qcow2" "$disks/data" "$disks"/console-*
     qemu-img create -q -f qcow2 -b "$PWD/$lab/root.ext4" -F raw "$disks/root.qcow2"
@@ -39,7 +42,7 @@ boot() {
     exec qemu-system-x86_64 -machine q35,accel=tcg -cpu "$processor" -smp 2 -m 3072 \
         -nodefaults -display none -no-reboot -serial "file:$disks/console-$1" \
         -kernel "$lab/vmlinuz" -initrd "$lab/initrd" \
-        -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off gemelo.job=$1 ${KERNEL_MORE:-}" \
+        -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off gemelo.job=$1 gemelo.seconds=$random_seconds gemelo.seed=${SEED:-} ${KERNEL_MORE:-}" \
         -drive "file=$disks/root.qcow2,if=none,id=root,cache=unsafe,discard=unmap" \
         -drive "file=$disks/data,if=none,id=data,format=raw,discard=unmap,cache=unsafe" \
         -drive "file=$disks/jobs.tar,if=none,id=jobs,format=raw,read-only=on" \
@@ -55,6 +58,7 @@ run() {
     : >"$disks/console-$job"
     boot "$job" & qemu=$!
     end=$((SECONDS + minutes * 60))
+    [ "$job" != random ] || end=$((end + random_seconds))
     while kill -0 "$qemu" 2>/dev/null && [ "$SECONDS" -lt "$end" ]; do
         case "$(said "$job" | tail -n 1)" in
         power) break ;;
@@ -79,8 +83,12 @@ run() {
 
 qemu=
 trap '[ -z "$qemu" ] || kill -9 "$qemu" 2>/dev/null || true' EXIT
-status=0
+bad=()
 for job in "${jobs[@]}"; do
-    run "$job" || status=1
+    run "$job" || bad+=("$job")
 done
-exit "$status"
+if [ ${#bad[@]} -gt 0 ]; then
+    echo "FAILED: ${bad[*]} of ${jobs[*]}"
+    exit 1
+fi
+echo "ok: ${jobs[*]}"

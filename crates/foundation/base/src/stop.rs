@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag {
     raised: Arc<AtomicBool>,
+    has_successor: Arc<AtomicBool>,
 }
 
 impl StopFlag {
@@ -21,10 +22,22 @@ impl StopFlag {
         self.raised.store(true, Ordering::Relaxed);
     }
 
+    /// Asks every holder of a clone to stop, because another process takes over at once.
+    pub fn raise_for_successor(&self) {
+        self.has_successor.store(true, Ordering::Relaxed);
+        self.raised.store(true, Ordering::Release);
+    }
+
+    /// Returns whether another process takes over at once.
+    #[must_use]
+    pub fn has_successor(&self) -> bool {
+        self.has_successor.load(Ordering::Relaxed)
+    }
+
     /// Returns whether the flag was raised.
     #[inline]
     #[must_use]
     pub fn is_raised(&self) -> bool {
-        self.raised.load(Ordering::Relaxed)
+        self.raised.load(Ordering::Acquire)
     }
 }

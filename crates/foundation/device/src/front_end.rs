@@ -5,6 +5,7 @@
 //! was raised, `run` ends the connections in good order and returns.
 
 use crate::{BlockDevice, Exports};
+use gemelo_base::background::TaskStat;
 use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use std::error::Error;
 use std::os::unix::net::UnixStream;
@@ -123,6 +124,13 @@ pub trait Listening: Send + Sync {
 pub trait Devices: Send + Sync {
     /// Returns the word by which requests name the driver that makes the devices.
     fn driver(&self) -> &'static str;
+
+    /// Returns the task that makes the devices which should be there, and fails while one is
+    /// missing. There is none unless some should be.
+    fn task(&self) -> Option<TaskStat>;
+
+    /// Has the device of an export show its size. Returns what keeps it from doing so.
+    fn follow_size(&self, export: &str) -> Option<String>;
 
     /// Makes a device of an export. Returns its path.
     ///

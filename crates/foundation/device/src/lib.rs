@@ -179,6 +179,20 @@ pub enum DeviceError {
     Io(#[from] io::Error),
 }
 
+impl DeviceError {
+    /// Returns whether the device, or a volume by its quota, is full: clients are told of no space.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::NoSpace => true,
+            Self::Io(error) => {
+                matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// A range of the device whose bytes all have the same state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {

@@ -29,7 +29,7 @@ pub use overwrite::{check_existing_device, check_overwritable};
 pub use pool_part::{PoolPart, check_no_pool, check_no_pool_below, pool_part};
 pub use request::{DiskRead, DiskWrite};
 pub use signature::FAR_POOL_MARK_BYTE;
-pub use usage::{are_same, check_file_unused, check_no_user, check_unused};
+pub use usage::{are_same, check_file_unused, check_no_user, check_not_open, check_unused};
 
 use std::io;
 

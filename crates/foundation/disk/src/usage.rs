@@ -8,6 +8,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Looks for processes with an open device, and the time between two.
+const OPEN_LOOKS: u32 = 10;
+const OPEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Refuses a block device that is mounted, holds swap, carries another device, backs a loop device
 /// or is claimed in another way.
@@ -17,6 +22,27 @@ use std::path::{Path, PathBuf};
 pub fn check_unused(path: &Path, status: &Stat) -> Result<()> {
     check_no_user(path, status)?;
     claim(path)
+}
+
+/// Refuses a block device that a process has open, as programs do that do not claim their disks, or
+/// that the kernel's target for NVMe exports. Only processes are found that this one may look at.
+/// One that opens the device for a moment, as udev does, is waited for.
+///
+/// # Errors
+/// Fails if the device is open.
+pub fn check_not_open(path: &Path, status: &Stat) -> Result<()> {
+    let in_use = |by| Err(DiskError::DeviceInUse { path: path.to_owned(), by });
+    if let Some(by) = exported_by(Path::new("/sys/kernel/config/nvmet/subsystems"), status) {
+        return in_use(by);
+    }
+    for looks_left in (0..OPEN_LOOKS).rev() {
+        match opened_by(status) {
+            None => return Ok(()),
+            Some(by) if looks_left == 0 => return in_use(by),
+            Some(_) => gemelo_base::pause(OPEN_PAUSE),
+        }
+    }
+    Ok(())
 }
 
 /// Does the same as [`check_unused`], for a caller that claims the device itself.
@@ -94,13 +120,53 @@ fn backed_by(status: &Stat) -> Option<String> {
     None
 }
 
+/// Describes a process that has the device open.
+fn opened_by(status: &Stat) -> Option<String> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes {
+        let name = text_of_name(&process.file_name());
+        if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        let is_it = |file: fs::DirEntry| {
+            rustix::fs::stat(file.path()).is_ok_and(|other| is_same(status, &other))
+        };
+        if files.into_iter().any(is_it) {
+            let program = fs::read(process.path().join("comm")).unwrap_or_default();
+            let program = String::from_utf8_lossy(&program).trim_end().to_owned();
+            return Some(format!("open in process {name} ({program})"));
+        }
+    }
+    None
+}
+
+/// Describes the subsystem of the kernel's target for NVMe that exports the device.
+fn exported_by(subsystems: &Path, status: &Stat) -> Option<String> {
+    for subsystem in fs::read_dir(subsystems).into_iter().flatten().flatten() {
+        let spaces = fs::read_dir(subsystem.path().join("namespaces")).into_iter().flatten();
+        for space in spaces.flatten().map(|space| space.path()) {
+            let text = |name| fs::read_to_string(space.join(name)).unwrap_or_default();
+            let device = text("device_path");
+            let is_it =
+                rustix::fs::stat(device.trim_end()).is_ok_and(|other| is_same(status, &other));
+            if text("enable").trim_end() == "1" && is_it {
+                let name = text_of_name(&subsystem.file_name());
+                return Some(format!("exported by the NVMe subsystem {name}"));
+            }
+        }
+    }
+    None
+}
+
 /// Claims the device from the kernel for a moment, which fails if the device is in use.
 fn claim(path: &Path) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(_) => Ok(()),
         Err(rustix::io::Errno::BUSY) => {
-            let by = "the kernel reports another user".to_owned();
+            let by =
+                "mounted where this process does not see it, or claimed by a program".to_owned();
             Err(DiskError::DeviceInUse { path: path.to_owned(), by })
         }
         Err(error) => {
@@ -156,6 +222,37 @@ mod tests {
         assert_eq!(mounted_at(mounts, "98:0").as_deref(), Some("/mnt two"));
         assert_eq!(mounted_at(mounts, "98:1"), None);
         assert_eq!(mounted_at("", "98:0"), None);
+    }
+
+    #[test]
+    fn a_process_with_an_open_file_is_its_user() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        let file = fs::File::create(&path).unwrap();
+        let status = rustix::fs::stat(&path).unwrap();
+        let used = check_not_open(&path, &status).unwrap_err().to_string();
+        assert!(used.contains(&format!("open in process {}", std::process::id())), "{used}");
+        drop(file);
+        check_not_open(&path, &status).unwrap();
+    }
+
+    #[test]
+    fn a_subsystem_for_nvme_is_the_user_of_what_it_exports() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = directory.path().join("disk");
+        fs::write(&disk, "").unwrap();
+        let status = rustix::fs::stat(&disk).unwrap();
+        let space = directory.path().join("remote/namespaces/1");
+        fs::create_dir_all(&space).unwrap();
+        fs::write(space.join("device_path"), format!("{}\n", disk.display())).unwrap();
+        for (enabled, user) in
+            [("0\n", None), ("1\n", Some("exported by the NVMe subsystem remote"))]
+        {
+            fs::write(space.join("enable"), enabled).unwrap();
+            assert_eq!(exported_by(directory.path(), &status).as_deref(), user);
+        }
+        let other = rustix::fs::stat(directory.path()).unwrap();
+        assert_eq!(exported_by(directory.path(), &other), None);
     }
 
     #[test]

@@ -260,17 +260,11 @@ impl OpenPool {
         Ok(Reply::Collected(collected))
     }
 
-    /// Makes a device by this driver, unless another driver has one of the volume.
+    /// Makes a device by this driver.
     fn attach(&self, name: &str, driver: &str) -> Result<Reply, RequestFailure> {
         let makers = self.device_makers()?;
-        let has_one = |maker: &&(&dyn Listening, &dyn Devices)| maker.0.connections(Some(name)) > 0;
-        if let Some((_, other)) = makers.iter().find(has_one).filter(|one| one.1.driver() != driver)
-        {
-            let text = format!("volume '{name}' is attached already, by {}", other.driver());
-            return Err(RequestFailure::refused(text));
-        }
-        let maker = makers.iter().find(|(_, devices)| devices.driver() == driver);
-        let (_, devices) = maker.ok_or_else(|| {
+        let devices = makers.iter().find(|devices| devices.driver() == driver);
+        let devices = devices.ok_or_else(|| {
             RequestFailure::refused(format!("the server makes no devices by {driver}"))
         })?;
         let path = devices.attach(name).map_err(|error| RequestFailure::of_error(&error))?;
@@ -280,7 +274,7 @@ impl OpenPool {
     /// Removes the device of a volume, whichever driver has made it.
     fn detach(&self, name: &str, force: bool) -> Result<(), RequestFailure> {
         let mut failure = None;
-        for (_, devices) in self.device_makers()? {
+        for devices in self.device_makers()? {
             match devices.detach(name, force) {
                 Ok(()) => return Ok(()),
                 // A driver that has the device says more than one that has not.
@@ -293,11 +287,13 @@ impl OpenPool {
         failure.map_or(Ok(()), Err)
     }
 
+    pub(crate) fn makers_of_devices(&self) -> impl Iterator<Item = &dyn Devices> {
+        self.front_ends.get().into_iter().flatten().filter_map(|one| one.devices())
+    }
+
     /// Returns the front ends that make devices of this host. There is at least one.
-    fn device_makers(&self) -> Result<Vec<(&dyn Listening, &dyn Devices)>, RequestFailure> {
-        let front_ends = self.front_ends.get().into_iter().flatten();
-        let makers: Vec<(&dyn Listening, &dyn Devices)> =
-            front_ends.filter_map(|one| Some((&**one as &dyn Listening, one.devices()?))).collect();
+    fn device_makers(&self) -> Result<Vec<&dyn Devices>, RequestFailure> {
+        let makers: Vec<&dyn Devices> = self.makers_of_devices().collect();
         if makers.is_empty() {
             let text = "no process serves the pool, so its volumes can be no devices";
             return Err(RequestFailure::refused(text).with_remedy(Remedy::Serve));
@@ -357,6 +353,7 @@ impl OpenPool {
     pub(crate) fn tasks(&self) -> Vec<TaskStat> {
         let mut tasks = self.placed.tasks();
         tasks.extend([self.scrubs.task().stat(), self.schedule.task().stat()]);
+        tasks.extend(self.makers_of_devices().filter_map(Devices::task));
         tasks
     }
 

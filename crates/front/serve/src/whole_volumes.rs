@@ -112,6 +112,9 @@ impl OpenPool {
         }
         let clients = connected(self.connections(name) as u64);
         self.pool().resize_imported_volume(name, size_bytes, padding_bytes)?;
+        for note in self.makers_of_devices().filter_map(|devices| devices.follow_size(name)) {
+            monitor.warn(&note);
+        }
         if let (Some(clients), true) = (clients, size_bytes < volume.record.size_bytes) {
             monitor.warn(&format!(
                 "volume '{name}' was cut under {clients}: requests beyond its new end fail"

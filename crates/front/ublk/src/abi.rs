@@ -20,6 +20,7 @@ pub(crate) enum Command {
     BeginRecovery,
     EndRecovery,
     GetFeatures,
+    UpdateSize,
 }
 
 const READS: u32 = 2;
@@ -43,6 +44,7 @@ impl Command {
             Self::BeginRecovery => (WRITES_AND_READS, 0x10),
             Self::EndRecovery => (WRITES_AND_READS, 0x11),
             Self::GetFeatures => (READS, 0x13),
+            Self::UpdateSize => (WRITES_AND_READS, 0x15),
         };
         ioctl(direction, number, ControlCommand::BYTES as u32)
     }
@@ -59,6 +61,7 @@ impl Command {
             Self::BeginRecovery => "take over",
             Self::EndRecovery => "continue",
             Self::GetFeatures => "ask for the features of",
+            Self::UpdateSize => "change the size of",
         }
     }
 }
@@ -75,6 +78,8 @@ pub(crate) mod feature {
     pub(crate) const REISSUE: u64 = 1 << 4;
     /// Commands have numbers of ioctls.
     pub(crate) const IOCTL_NUMBERS: u64 = 1 << 6;
+    /// A disk learns a new size (Linux 6.16).
+    pub(crate) const UPDATE_SIZE: u64 = 1 << 10;
 }
 
 /// The argument of a command of the control device.
@@ -298,6 +303,7 @@ mod tests {
         assert_eq!(Command::EndRecovery.code(), 0xc020_7511);
         assert_eq!(Command::GetFeatures.code(), 0x8020_7513);
         assert_eq!(Command::RemoveLater.code(), 0x8020_7514);
+        assert_eq!(Command::UpdateSize.code(), 0xc020_7515);
         assert_eq!((FETCH, COMMIT_AND_FETCH), (0xc010_7520, 0xc010_7521));
     }
 

@@ -4,7 +4,7 @@ use crate::device::Host;
 use crate::driver::{BegunDriver, Driver, DriverKind};
 use crate::error::UblkError;
 use crate::guard::{Guard, guard};
-use crate::identity::Records;
+use crate::identity::{Records, owner_data};
 use crate::rights::give_up_rights;
 use gemelo_base::Monitor;
 use gemelo_device::FrontEndError;
@@ -44,6 +44,8 @@ pub struct UblkFrontEnd {
     /// The driver, opened by [`open_drivers`]. A process that is not root does that before it
     /// starts threads, each of which would keep the rights that this one gives up.
     pub opened: OpenedDriver,
+    /// The other driver of this server.
+    pub other: OpenedDriver,
 }
 
 /// The driver, once it is open. A clone is the same one.
@@ -73,6 +75,31 @@ impl UblkFrontEnd {
         let begun = self.begin()?;
         give_up_rights().map_err(UblkError::Serve)?;
         self.finish(begun)
+    }
+
+    /// Returns the disk that the other driver has of an export, if it has one.
+    pub(crate) fn disk_by_other(&self, identity: &str) -> Option<String> {
+        let kind = self.driver.other();
+        let records = Records::new(kind.records());
+        let host = self.other.0.get();
+        let is_of_export = |number: &u32| {
+            // The file may be left of a device whose number another one has.
+            let is_claimed = host.is_none_or(|host| {
+                let info = host.driver.look(*number);
+                info.is_some_and(|info| info.owner_data == owner_data(identity))
+            });
+            is_claimed && records.read(*number).is_some_and(|record| record.identity == identity)
+        };
+        let number = kind.numbers().into_iter().find(is_of_export)?;
+        Some(kind.disk_path(number))
+    }
+
+    /// Returns whether a server has left a file that says that an export has a disk.
+    pub(crate) fn has_record(&self, identity: &str) -> bool {
+        let records = Records::new(self.driver.records());
+        let is_of_export =
+            |number: u32| records.read(number).is_some_and(|one| one.identity == identity);
+        self.driver.numbers().into_iter().any(is_of_export)
     }
 
     /// Does what needs the rights.

@@ -2,7 +2,7 @@
 //!
 //! Its commands need the rights that `rights` keeps.
 
-use crate::abi::{Command, ControlCommand, DeviceInfo, Parameters, State, feature};
+use crate::abi::{Command, ControlCommand, DeviceInfo, Parameters, SECTOR_BYTES, State, feature};
 use crate::device::{LOOK_AGAIN_AFTER, PATIENCE_NS};
 use crate::driver::{Driver, QueueBody};
 use crate::error::UblkError;
@@ -131,7 +131,7 @@ impl Driver for UblkDriver {
             max_request_bytes,
             number,
             process: 0,
-            features: kept | self.features & feature::IOCTL_NUMBERS,
+            features: kept | self.features & (feature::IOCTL_NUMBERS | feature::UPDATE_SIZE),
             owner_data,
         };
         let mut bytes = wanted.encode();
@@ -171,6 +171,19 @@ impl Driver for UblkDriver {
 
     fn end_recovery(&self, number: u32) -> Result<(), UblkError> {
         self.ask(Command::EndRecovery, number, Argument::None, own_process())
+    }
+
+    fn resize(&self, number: u32, size_bytes: u64) -> Result<bool, UblkError> {
+        if self.features & feature::UPDATE_SIZE == 0 {
+            return Ok(false);
+        }
+        let sectors = size_bytes / SECTOR_BYTES;
+        match self.run(Command::UpdateSize, number, Argument::None, sectors) {
+            Ok(_) => Ok(true),
+            // The device is of a server that did not ask for it.
+            Err(Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(refused(Command::UpdateSize, number, error)),
+        }
     }
 
     fn stop(&self, number: u32) -> Result<(), UblkError> {

@@ -1,6 +1,6 @@
 //! A device that this process serves: its queues, and the way to its end.
 
-use crate::abi::{Command, DeviceInfo, State};
+use crate::abi::{Command, DeviceInfo, SECTOR_BYTES, State};
 use crate::control;
 use crate::driver::{Driver, DriverKind, QueueBody};
 use crate::error::UblkError;
@@ -8,12 +8,14 @@ use crate::guard::Guard;
 use crate::identity::{Record, Records, owner_data};
 use crate::kept::{self, Kept};
 use crate::queue::{Ended, Side};
-use gemelo_base::{Clock, ShowPath as _, SystemClock};
+use gemelo_base::{Clock, Monitor, ShowPath as _, SystemClock, with_causes};
 use gemelo_device::Export;
+use gemelo_disk::DiskError;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -81,6 +83,8 @@ pub(crate) struct ServedDevice {
     side: Arc<Side>,
     threads: Vec<JoinHandle<()>>,
     ends: Arc<Mutex<Vec<Ended>>>,
+    /// The size in bytes of which the kernel was told last.
+    told_bytes: AtomicU64,
 }
 
 impl ServedDevice {
@@ -189,6 +193,7 @@ impl ServedDevice {
             side,
             threads: Vec::new(),
             ends: Arc::default(),
+            told_bytes: AtomicU64::new(0),
         };
         let bodies = match host.driver.queues(info, &device.side) {
             Ok(bodies) => bodies,
@@ -226,6 +231,28 @@ impl ServedDevice {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has the disk show the size of its volume, if it does not. Returns what to do if it cannot,
+    /// or why it failed.
+    pub(crate) fn follow_size(&self) -> Option<String> {
+        let size_bytes = self.side.device.geometry().size_bytes;
+        if self.told_bytes.swap(size_bytes, Ordering::Relaxed) == size_bytes {
+            return None;
+        }
+        let disk = self.disk();
+        if shown_bytes(&disk) == Some(size_bytes) {
+            return None;
+        }
+        match self.host.driver.resize(self.number, size_bytes) {
+            Ok(true) => None,
+            Ok(false) => Some(format!(
+                "{disk} shows its old size: this kernel learns the new one of volume '{}' by \
+                 'gemelo detach' and 'gemelo attach'",
+                self.name
+            )),
+            Err(error) => Some(format!("{disk} shows its old size: {}", with_causes(&error))),
+        }
+    }
+
     pub(crate) fn disk(&self) -> String {
         self.host.kind.disk_path(self.number)
     }
@@ -258,6 +285,24 @@ impl ServedDevice {
         let _ = self.side.kept.flush(&*self.side.device);
     }
 
+    /// Ends with its server. An unused disk goes. One in use waits for the next server.
+    pub(crate) fn end(self, monitor: &dyn Monitor) {
+        let (disk, name) = (self.disk(), self.name.clone());
+        match check_unused(&disk) {
+            Ok(()) => {
+                if let Err(error) = self.remove() {
+                    monitor.warn(&format!("{disk}: {}", with_causes(&error)));
+                }
+            }
+            Err(_) => {
+                self.leave();
+                monitor.warn(&format!(
+                    "{disk} is in use: its requests wait until volume '{name}' is served again"
+                ));
+            }
+        }
+    }
+
     /// Forgets a disk that somebody else has removed, and removes what is left of it.
     pub(crate) fn forget(self) {
         let (host, number, owner) = (self.host.clone(), self.number, owner_data(&self.identity));
@@ -277,6 +322,35 @@ impl ServedDevice {
         stopped?;
         host.remove(number)
     }
+}
+
+/// Refuses a disk that is mounted, holds swap, or is used by another device.
+pub(crate) fn check_unused(disk: &str) -> Result<(), UblkError> {
+    let open = |error: Errno| UblkError::Open { path: disk.to_owned(), source: error.into() };
+    let status = rustix::fs::stat(disk).map_err(open)?;
+    gemelo_disk::check_unused(disk.as_ref(), &status)
+        .and_then(|()| gemelo_disk::check_not_open(disk.as_ref(), &status))
+        .map_err(|use_of_it| UblkError::InUse { use_of_it })
+}
+
+/// Does the same, for a command that has looked at the disk with its own rights: libvirt leaves
+/// disks that only root may open.
+pub(crate) fn check_unused_as_far_as_seen(disk: &str) -> Result<(), UblkError> {
+    match check_unused(disk) {
+        Err(UblkError::InUse { use_of_it: DiskError::File { source, .. } })
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Returns the size that the kernel shows of a disk.
+fn shown_bytes(disk: &str) -> Option<u64> {
+    let name = Path::new(disk).file_name()?;
+    let sectors = std::fs::read_to_string(Path::new("/sys/block").join(name).join("size"));
+    sectors.ok()?.trim_end().parse::<u64>().ok()?.checked_mul(SECTOR_BYTES)
 }
 
 /// Returns the number of queues of a new device.

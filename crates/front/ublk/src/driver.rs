@@ -57,6 +57,22 @@ impl DriverKind {
         }
     }
 
+    /// The name of the task that makes its disks.
+    pub(crate) const fn task(self) -> &'static str {
+        match self {
+            Self::Ublk => "disks",
+            Self::Nbd => "nbd-disks",
+        }
+    }
+
+    /// The other driver.
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Ublk => Self::Nbd,
+            Self::Nbd => Self::Ublk,
+        }
+    }
+
     /// The directory of the files of devices, as the udev rule names it.
     pub(crate) fn records(self) -> PathBuf {
         PathBuf::from("/run/gemelo").join(self.word())
@@ -120,6 +136,10 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Gives a device that was taken over its requests again.
     fn end_recovery(&self, number: u32) -> Result<(), UblkError>;
+
+    /// Tells the kernel the size of a disk. Returns `false` if the kernel cannot learn it of a disk
+    /// that is there.
+    fn resize(&self, number: u32, size_bytes: u64) -> Result<bool, UblkError>;
 
     /// Removes the disk, and fails its requests.
     fn stop(&self, number: u32) -> Result<(), UblkError>;

@@ -52,8 +52,8 @@ pub(crate) enum UblkError {
     Attached { name: String, device: String },
     #[error("there is no volume '{name}' to attach")]
     NoVolume { name: String },
-    #[error("{source}: unmount it first, or use --force to fail its requests")]
-    InUse { source: gemelo_disk::DiskError },
+    #[error("{use_of_it}: unmount it first, or use --force to fail its requests")]
+    InUse { use_of_it: gemelo_disk::DiskError },
     #[error("there are {limit} devices already, which is the most: detach one")]
     TooMany { limit: usize },
 }

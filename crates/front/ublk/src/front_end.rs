@@ -2,9 +2,11 @@
 
 use crate::abi::{DeviceInfo, State};
 use crate::configured::{UblkFrontEnd, Wanted};
-use crate::device::{ServedDevice, queues};
+use crate::device::{ServedDevice, check_unused_as_far_as_seen, queues};
 use crate::error::UblkError;
 use crate::identity::{Record, Whose, whose};
+use crate::missing::MissingDevices;
+use gemelo_base::background::TaskStat;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{
     Devices, Export, Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
@@ -26,6 +28,9 @@ const MAX_DEVICES: usize = 64;
 /// what it keeps.
 const FILES_OF_DEVICE: usize = 3;
 
+/// Held while a device is added, so that two drivers do not both make one of an export.
+static ADDING: Mutex<()> = Mutex::new(());
+
 impl FrontEnd for UblkFrontEnd {
     fn check(&self) -> Result<(), FrontEndError> {
         // Without wishes it may be needed later.
@@ -40,11 +45,13 @@ impl FrontEnd for UblkFrontEnd {
         exports: Arc<dyn Exports>,
         monitor: Arc<dyn Monitor>,
     ) -> Result<Arc<dyn Listening>, FrontEndError> {
+        let missing = MissingDevices::new(self.driver.task());
+        let state = DeviceTable { missing, devices: BTreeMap::new(), left_out: BTreeSet::new() };
         let listening = UblkListening {
             configured: *self,
             exports,
             monitor,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             accepted: AtomicU64::new(0),
             broken: AtomicU64::new(0),
         };
@@ -54,13 +61,12 @@ impl FrontEnd for UblkFrontEnd {
 }
 
 /// State guarded by one lock.
-#[derive(Default)]
 struct DeviceTable {
     /// By the identity of the export.
     devices: BTreeMap<String, ServedDevice>,
-    /// Identities that become no devices by themselves: they were detached, or could not be
-    /// attached.
+    /// Identities that become no devices by themselves, because they were detached.
     left_out: BTreeSet<String>,
+    missing: MissingDevices,
 }
 
 struct UblkListening {
@@ -95,27 +101,44 @@ impl UblkListening {
             return Err(FrontEndError::of(UblkError::NoVolume { name: name.clone() }));
         }
         let mut state = self.lock();
-        for name in self.exports.names() {
-            let Some(export) = self.exports.find(&name) else { continue };
-            let is_named = matches!(wanted, Wanted::Only(names) if names.contains(&name));
-            let attached = if is_named || *wanted == Wanted::All {
-                self.attach_locked(&mut state, export)
-            } else {
-                self.take_back(&mut state, &export)
-            };
-            match attached {
-                Ok(()) => {}
-                Err(error) if is_named => return Err(FrontEndError::of(error)),
-                Err(error) => self.leave_out(&mut state, &name, &error),
+        let (exports, began_ns) = (self.all_exports(), state.missing.now_ns());
+        // A disk that cannot be taken back keeps no other one from its server.
+        for export in &exports {
+            if let Err(error) = self.take_back(&mut state, export) {
+                self.miss(&mut state, export, &error);
             }
         }
+        for export in exports.into_iter().filter(|export| self.is_wanted(&export.name)) {
+            if state.missing.has(&export.identity) {
+                continue;
+            }
+            match self.attach_locked(&mut state, export.clone()) {
+                Ok(()) => {}
+                Err(error) if *wanted == Wanted::All => self.miss(&mut state, &export, &error),
+                Err(error) => return Err(FrontEndError::of(error)),
+            }
+        }
+        state.missing.note_try(began_ns);
         Ok(())
     }
 
-    fn leave_out(&self, state: &mut DeviceTable, name: &str, error: &UblkError) {
-        self.monitor.warn(&format!("volume '{name}' is no device: {}", with_causes(error)));
-        if let Some(export) = self.exports.find(name) {
-            state.left_out.insert(export.identity);
+    fn all_exports(&self) -> Vec<Export> {
+        self.exports.names().iter().filter_map(|name| self.exports.find(name)).collect()
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        match &self.configured.wanted {
+            Wanted::None => false,
+            Wanted::All => true,
+            Wanted::Only(names) => names.iter().any(|one| one == name),
+        }
+    }
+
+    /// Notes that an export is no device. Warns of it once.
+    fn miss(&self, state: &mut DeviceTable, export: &Export, error: &UblkError) {
+        let why = format!("volume '{}' is no disk: {}", export.name, with_causes(error));
+        if state.missing.insert(&export.identity, &why) {
+            self.monitor.warn(&why);
         }
     }
 
@@ -131,6 +154,10 @@ impl UblkListening {
         if state.devices.contains_key(&export.identity) {
             return Ok(());
         }
+        let _one_at_a_time = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = self.configured.disk_by_other(&export.identity) {
+            return Err(UblkError::Attached { name: export.name, device });
+        }
         let host = self.configured.host()?;
         let record = Record::of(&export, &self.configured.pool)?;
         let identity = export.identity.clone();
@@ -142,6 +169,7 @@ impl UblkListening {
     fn insert(&self, state: &mut DeviceTable, identity: String, device: ServedDevice) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         state.left_out.remove(&identity);
+        state.missing.remove(&identity);
         state.devices.insert(identity, device);
     }
 
@@ -151,7 +179,12 @@ impl UblkListening {
         if numbers.is_empty() {
             return Ok(());
         }
-        let host = self.configured.host()?;
+        let host = match self.configured.host() {
+            Ok(host) => host,
+            // The devices of this host are those of others.
+            Err(_) if !self.configured.has_record(&export.identity) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         for number in numbers {
             let Some(info) = host.driver.look(number) else { continue };
             let record = host.records.read(number);
@@ -180,6 +213,27 @@ impl UblkListening {
         Ok(())
     }
 
+    /// Removes what is left of a device that this server does not have, and tries it no more.
+    fn detach_missing(
+        &self,
+        state: &mut DeviceTable,
+        name: &str,
+        force: bool,
+    ) -> Result<(), UblkError> {
+        let removed = self.remove_left(name, force);
+        let Some(Export { identity, .. }) = self.exports.find(name) else { return removed };
+        let has_none = state.missing.has(&identity)
+            && matches!(removed, Err(UblkError::NotAttached { .. }))
+            // The one of the other driver is meant.
+            && self.configured.disk_by_other(&identity).is_none();
+        if removed.is_ok() || has_none {
+            state.missing.remove(&identity);
+            state.left_out.insert(identity);
+            return Ok(());
+        }
+        removed
+    }
+
     /// Removes a device of an export that this server has not taken back.
     fn remove_left(&self, name: &str, force: bool) -> Result<(), UblkError> {
         let not_attached = || UblkError::NotAttached { name: name.to_owned() };
@@ -199,7 +253,7 @@ impl UblkListening {
             return Err(UblkError::Served { device, name: export.name, process });
         }
         if !force && info.state == State::Quiesced {
-            check_unused(&host.kind.disk_path(info.number))?;
+            check_unused_as_far_as_seen(&host.kind.disk_path(info.number))?;
         }
         host.driver.stop(info.number)?;
         host.remove(info.number)
@@ -209,23 +263,43 @@ impl UblkListening {
     fn follow_exports(&self) {
         let mut state = self.lock();
         self.follow_names(&mut state);
-        if self.configured.wanted != Wanted::All {
+        let is_due = state.missing.are_due();
+        if self.configured.wanted != Wanted::All && !is_due {
             return;
         }
-        for name in self.exports.names() {
-            let Some(export) = self.exports.find(&name) else { continue };
+        let began_ns = state.missing.now_ns();
+        let mut tries = 0;
+        for export in self.all_exports() {
             let identity = &export.identity;
-            if state.devices.contains_key(identity) || state.left_out.contains(identity) {
+            let is_missing = state.missing.has(identity);
+            let is_new = self.configured.wanted == Wanted::All
+                && !state.devices.contains_key(identity)
+                && !state.left_out.contains(identity);
+            if !(if is_missing { is_due } else { is_new }) {
                 continue;
             }
-            if let Err(error) = self.attach_locked(&mut state, export) {
-                self.leave_out(&mut state, &name, &error);
+            tries += 1;
+            let tried = match self.is_wanted(&export.name) {
+                true => self.attach_locked(&mut state, export.clone()),
+                // It was attached on request, and is gone if there is nothing to take back.
+                false => self.take_back(&mut state, &export),
+            };
+            match tried {
+                Ok(()) => state.missing.remove(&export.identity),
+                Err(error) => self.miss(&mut state, &export, &error),
             }
+        }
+        if tries > 0 {
+            state.missing.note_try(began_ns);
         }
     }
 
     /// Learns new names of exports, and removes the devices of exports that are no more.
     fn follow_names(&self, state: &mut DeviceTable) {
+        if !state.missing.is_empty() {
+            let exports = self.all_exports().into_iter();
+            state.missing.retain(&exports.map(|export| export.identity).collect());
+        }
         let is_known = |device: &ServedDevice| {
             let export = self.exports.find(&device.name);
             export.is_some_and(|export| export.identity == device.identity)
@@ -248,6 +322,13 @@ impl UblkListening {
         }
     }
 
+    /// Has disks show the sizes of their volumes.
+    fn follow_sizes(&self) {
+        let state = self.lock();
+        let notes = state.devices.values().filter_map(ServedDevice::follow_size);
+        notes.for_each(|note| self.monitor.warn(&note));
+    }
+
     fn remove_of_gone(&self, device: ServedDevice) {
         let disk = device.disk();
         if let Err(error) = device.remove() {
@@ -262,15 +343,19 @@ impl UblkListening {
         let ended: Vec<String> = ended.map(|device| device.identity.clone()).collect();
         for identity in ended {
             let Some(device) = state.devices.remove(&identity) else { continue };
-            let (disk, failure) = (device.disk(), device.failure());
-            let why = failure.as_deref().unwrap_or("it was removed");
-            self.broken.fetch_add(u64::from(failure.is_some()), Ordering::Relaxed);
-            self.monitor.warn(&format!("{disk} of '{}' is not served: {why}", device.name));
-            state.left_out.insert(identity);
-            match failure {
-                Some(_) => device.leave(),
-                None => device.forget(),
-            }
+            let disk = device.disk();
+            let Some(why) = device.failure() else {
+                self.monitor.warn(&format!("{disk} of '{}' was removed", device.name));
+                state.left_out.insert(identity);
+                device.forget();
+                continue;
+            };
+            self.broken.fetch_add(1, Ordering::Relaxed);
+            let why = format!("{disk} of '{}' is not served: {why}", device.name);
+            self.monitor.warn(&why);
+            state.missing.insert(&identity, &why);
+            state.missing.note_try(state.missing.now_ns());
+            device.leave();
         }
     }
 }
@@ -295,13 +380,17 @@ impl Listening for UblkListening {
                 looks = 0;
                 self.forget_ended();
                 self.follow_exports();
+                self.follow_sizes();
             }
             let clock = SystemClock::new();
             clock.sleep_until_ns(LOOK_EVERY.as_nanos() as u64);
         }
         let devices = std::mem::take(&mut self.lock().devices);
         for device in devices.into_values() {
-            end(device, &*self.monitor);
+            match stop.has_successor() {
+                true => device.leave(),
+                false => device.end(&*self.monitor),
+            }
         }
         Ok(())
     }
@@ -344,35 +433,18 @@ impl Listening for UblkListening {
     }
 }
 
-/// Ends a device with its server. An unused disk goes. One in use waits for the next server.
-fn end(device: ServedDevice, monitor: &dyn Monitor) {
-    let (disk, name) = (device.disk(), device.name.clone());
-    match check_unused(&disk) {
-        Ok(()) => {
-            if let Err(error) = device.remove() {
-                monitor.warn(&format!("{disk}: {}", with_causes(&error)));
-            }
-        }
-        Err(_) => {
-            device.leave();
-            monitor.warn(&format!(
-                "{disk} is in use: its requests wait until volume '{name}' is served again"
-            ));
-        }
-    }
-}
-
-/// Refuses a disk that is mounted, holds swap, or is used by another device.
-fn check_unused(disk: &str) -> Result<(), UblkError> {
-    let open =
-        |error: rustix::io::Errno| UblkError::Open { path: disk.to_owned(), source: error.into() };
-    let status = rustix::fs::stat(disk).map_err(open)?;
-    gemelo_disk::check_unused(disk.as_ref(), &status).map_err(|source| UblkError::InUse { source })
-}
-
 impl Devices for UblkListening {
     fn driver(&self) -> &'static str {
         self.configured.driver.word()
+    }
+
+    fn task(&self) -> Option<TaskStat> {
+        let stat = self.lock().missing.stat();
+        (self.configured.wanted != Wanted::None || stat.outages > 0).then_some(stat)
+    }
+
+    fn follow_size(&self, name: &str) -> Option<String> {
+        self.lock().of_name(name)?.follow_size()
     }
 
     fn attach(&self, name: &str) -> Result<String, FrontEndError> {
@@ -394,10 +466,10 @@ impl Devices for UblkListening {
         let mut state = self.lock();
         self.follow_names(&mut state);
         let Some(device) = state.of_name(name) else {
-            return self.remove_left(name, force).map_err(FrontEndError::of);
+            return self.detach_missing(&mut state, name, force).map_err(FrontEndError::of);
         };
         if !force {
-            check_unused(&device.disk()).map_err(FrontEndError::of)?;
+            check_unused_as_far_as_seen(&device.disk()).map_err(FrontEndError::of)?;
         }
         let identity = device.identity.clone();
         let device = state.devices.remove(&identity);

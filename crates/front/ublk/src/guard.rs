@@ -64,9 +64,10 @@ struct Watched {
 impl Watched {
     /// Returns whether the device is the one that was watched, and no other process has it.
     fn is_left(self, info: &DeviceInfo) -> bool {
-        // The driver knows the death of the server a moment after this process does.
+        // The driver knows the death of the server a moment after this process does, and may have
+        // no process for a while.
         let is_free = info.state == State::Quiesced
-            || info.state == State::Live && info.process == self.process;
+            || info.state == State::Live && (info.process == self.process || info.process <= 0);
         info.owner_data == self.owner_data && is_free
     }
 }
@@ -148,6 +149,7 @@ mod tests {
         };
         assert!(device.is_left(&info));
         assert!(device.is_left(&DeviceInfo { state: State::Live, ..info }), "it dies just now");
+        assert!(device.is_left(&DeviceInfo { state: State::Live, process: -1, ..info }));
         let again = DeviceInfo { state: State::Live, process: 10, ..info };
         assert!(!device.is_left(&again), "another server has it");
         assert!(!device.is_left(&DeviceInfo { owner_data: 19, ..info }), "it is another device");

@@ -24,6 +24,7 @@ mod guard;
 mod identity;
 mod kept;
 mod kernel_nbd;
+mod missing;
 mod queue;
 mod request;
 mod rights;

@@ -47,12 +47,10 @@ pub(crate) fn result(descriptor: &Descriptor, outcome: &Result<(), DeviceError>)
         }
         (Ok(()), _) => 0,
         (Err(error), _) => failed(match error {
-            DeviceError::NoSpace => Errno::NOSPC,
+            full if full.is_full() => Errno::NOSPC,
             // The kernel calls it an error of the medium.
             DeviceError::Damaged { .. } => Errno::NODATA,
-            DeviceError::OutOfRange { .. } | DeviceError::ReadOnly | DeviceError::Io(_) => {
-                Errno::IO
-            }
+            _ => Errno::IO,
         }),
     }
 }
@@ -123,6 +121,8 @@ mod tests {
             (DeviceError::NoSpace, Errno::NOSPC),
             (DeviceError::Damaged { offset: 0 }, Errno::NODATA),
             (DeviceError::ReadOnly, Errno::IO),
+            (DeviceError::Io(std::io::ErrorKind::QuotaExceeded.into()), Errno::NOSPC),
+            (DeviceError::Io(std::io::ErrorKind::TimedOut.into()), Errno::IO),
         ] {
             assert_eq!(result(&read, &Err(error)), -expected.raw_os_error());
         }

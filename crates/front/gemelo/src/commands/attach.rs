@@ -1,7 +1,7 @@
 //! `gemelo attach` and `gemelo detach`, which make volumes devices of this host.
 
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, refused};
 use crate::pools;
 use crate::values::volume_path_parser;
 use clap::Args;
@@ -10,6 +10,7 @@ use gemelo_place::VolumePath;
 use gemelo_serve::{PoolRequest, Reply};
 use gemelo_ublk::DriverKind;
 use std::ffi::OsString;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
@@ -45,10 +46,22 @@ pub(crate) struct Detach {
 
 pub(super) fn detach(arguments: &Detach, context: &Context) -> crate::Result<Outcome> {
     let Detach { volume, force } = arguments;
+    if !force {
+        check_unused(volume)?;
+    }
     let request = PoolRequest::Detach { name: volume.name.clone(), force: *force };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: detached\n"))?;
     Ok(Outcome::Done)
+}
+
+/// Refuses a disk in use. The server does so as well, but may see less than this process.
+fn check_unused(volume: &VolumePath) -> crate::Result<()> {
+    let disk = Path::new("/dev/gemelo").join(volume.pool.short_name()).join(&volume.name);
+    let Ok(status) = rustix::fs::stat(&disk) else { return Ok(()) };
+    gemelo_disk::check_unused(&disk, &status)
+        .and_then(|()| gemelo_disk::check_not_open(&disk, &status))
+        .map_err(|error| refused!("{error}: end that first, or use --force to fail its requests"))
 }
 
 /// Name of the command that a server starts.

@@ -5,11 +5,12 @@ mod permissions;
 use crate::commands::attach::guard_arguments;
 use crate::commands::volume::limits::Rates;
 use crate::context::Context;
-use crate::exit::{OrFailure as _, Outcome, refused};
+use crate::exit::{OrFailed as _, OrFailure as _, Outcome, refused};
 use crate::setting_options::{OfPoolsHidden, SettingOptions};
 use crate::values::pool_place_parser;
 use clap::{Args, ValueHint};
 use gemelo_base::ShowPath as _;
+use gemelo_base::StopFlag;
 use gemelo_base::memory::keep_little;
 use gemelo_base::values::Span;
 use gemelo_device::{FrontEnd, Memory, SocketAccess};
@@ -23,6 +24,7 @@ use gemelo_serve::{
 };
 use gemelo_ublk::{DriverKind, OpenedDriver, UblkFrontEnd, Wanted, open_drivers};
 use gemelo_vhost::VhostFrontEnd;
+use nix::sys::signal::{SigSet, Signal};
 use permissions::{FileMode, GroupId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -138,6 +140,8 @@ impl Arguments {
     /// Opens the drivers of block devices, and gives up the rights that this takes. The caller has
     /// started no threads, which would keep them.
     pub(crate) fn open_driver(&self) {
+        // Only `await_restart` takes it. Threads inherit this.
+        let _ = restart_signal().thread_block();
         open_drivers(&[DriverKind::Ublk, DriverKind::Nbd].map(|kind| self.disks(kind, false)));
     }
 
@@ -179,6 +183,7 @@ impl Arguments {
         {
             return Err(refused!("--on-event {}: {why}", program.shown()));
         }
+        self.check_disks()?;
         let settings = self.settings(place)?;
         settings.fit(gemelo_base::memory::of_process())?;
         Ok(ServeOptions {
@@ -191,6 +196,23 @@ impl Arguments {
             on_event: self.on_event.clone(),
             standby: self.standby,
         })
+    }
+
+    /// A volume is a disk by one of the two drivers.
+    fn check_disks(&self) -> crate::Result<()> {
+        let (Some(ublk), Some(nbd)) = (&self.ublk, &self.nbd_device) else { return Ok(()) };
+        if ublk.is_empty() || nbd.is_empty() {
+            return Err(refused!(
+                "--ublk and --nbd-device: each has to name its volumes, because a volume is one \
+                 disk, by ublk or by NBD"
+            ));
+        }
+        match ublk.iter().find(|name| nbd.contains(name)) {
+            Some(name) => Err(refused!(
+                "volume '{name}' is named by --ublk and by --nbd-device: it can be one disk only"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The protocols of clients, each with its options.
@@ -212,9 +234,9 @@ impl Arguments {
     }
 
     fn disks(&self, driver: DriverKind, write_through: bool) -> UblkFrontEnd {
-        let (volumes, opened) = match driver {
-            DriverKind::Ublk => (&self.ublk, &self.ublk_driver),
-            DriverKind::Nbd => (&self.nbd_device, &self.nbd_driver),
+        let (volumes, opened, other) = match driver {
+            DriverKind::Ublk => (&self.ublk, &self.ublk_driver, &self.nbd_driver),
+            DriverKind::Nbd => (&self.nbd_device, &self.nbd_driver, &self.ublk_driver),
         };
         UblkFrontEnd {
             driver,
@@ -228,6 +250,7 @@ impl Arguments {
             timeout: unless_zero(self.ublk_timeout.0),
             guard: guard_arguments(self.ublk_timeout),
             opened: opened.clone(),
+            other: other.clone(),
         }
     }
 
@@ -285,7 +308,28 @@ fn memory_of_machines(settings: &Values) -> Memory {
     Memory::new(given.unwrap_or_else(|| Memory::usual_bytes(0)), 0)
 }
 
+/// The signal by which systemd ends a server that it starts again (`RestartKillSignal=`).
+fn restart_signal() -> SigSet {
+    SigSet::from(Signal::SIGUSR1)
+}
+
+/// Ends the server at that signal, for the next one. Its block devices stay.
+fn await_restart(stop: StopFlag) -> crate::Result<()> {
+    let wait = move || {
+        if restart_signal().wait().is_ok() {
+            stop.raise_for_successor();
+        }
+    };
+    std::thread::Builder::new()
+        .name("gemelo-restart".into())
+        .spawn(wait)
+        .map_err(gemelo_base::threads::refused)
+        .or_failed()?;
+    Ok(())
+}
+
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
+    await_restart(context.stop.clone())?;
     keep_little();
     let place = arguments.place()?;
     let monitor = Arc::clone(&context.monitor);

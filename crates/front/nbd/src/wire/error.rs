@@ -72,12 +72,12 @@ impl ErrorCode {
     #[must_use]
     pub fn of_device(error: &DeviceError) -> Self {
         match error {
+            full if full.is_full() => Self::NO_SPACE,
             DeviceError::OutOfRange { .. } => Self::INVALID,
             DeviceError::ReadOnly => Self::PERM,
             DeviceError::NoSpace => Self::NO_SPACE,
             DeviceError::Damaged { .. } => Self::IO,
             DeviceError::Io(error) => match error.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NO_SPACE,
                 io::ErrorKind::OutOfMemory => Self::NO_MEMORY,
                 io::ErrorKind::ReadOnlyFilesystem => Self::PERM,
                 _ => Self::IO,

@@ -272,6 +272,17 @@ impl Driver for NbdDriver {
         reconnect(&self.family, &info, &theirs).map_err(error)
     }
 
+    fn resize(&self, number: u32, size_bytes: u64) -> Result<bool, UblkError> {
+        let error = |error| refused(Command::UpdateSize, number, error);
+        let info = look(number).ok_or_else(|| error(Errno::NODEV))?;
+        let attributes = Attributes::default()
+            .with_u32(INDEX, number)
+            .with_text(BACKEND, &backend(&info))
+            .with_u64(SIZE_BYTES, size_bytes);
+        self.run(RECONFIGURE, &attributes).map_err(error)?;
+        Ok(true)
+    }
+
     fn stop(&self, number: u32) -> Result<(), UblkError> {
         let disconnected = self.run(DISCONNECT, &Attributes::default().with_u32(INDEX, number));
         disconnected.map_err(|error| refused(Command::Stop, number, error))

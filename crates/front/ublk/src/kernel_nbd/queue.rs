@@ -133,10 +133,10 @@ impl Asked {
 /// each.
 fn code(error: &DeviceError) -> u32 {
     let errno = match error {
-        DeviceError::NoSpace => Errno::NOSPC,
+        full if full.is_full() => Errno::NOSPC,
         DeviceError::ReadOnly => Errno::PERM,
         DeviceError::OutOfRange { .. } => Errno::INVAL,
-        DeviceError::Damaged { .. } | DeviceError::Io(_) => Errno::IO,
+        _ => Errno::IO,
     };
     errno.raw_os_error().unsigned_abs()
 }

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 const DISKS: [&str; 2] = ["data", "metadata"];
 /// The directory of which the unit may write everything.
 const WRITABLE: &str = "/var/lib/gemelo";
+/// The directory of names that belong to a device.
+const BY_ID: &str = "/dev/disk/by-id";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -37,7 +39,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         let target = target
             .with_context(|| format!("{} is no disk of a pool", path.shown()))
             .or_bad_input()?;
-        rights.add(&target)?;
+        rights.add(&fs::read_link(&path).unwrap_or(path), &target)?;
     }
     context.print(&rights.text(directory))?;
     Ok(Outcome::Done)
@@ -52,10 +54,11 @@ struct Rights {
 }
 
 impl Rights {
-    fn add(&mut self, disk: &Path) -> crate::Result<()> {
+    /// Adds a disk, which the pool has by the name that its user gave.
+    fn add(&mut self, name: &Path, disk: &Path) -> crate::Result<()> {
         let status = fs::metadata(disk).with_context(|| disk.shown().to_string()).or_bad_input()?;
         if status.file_type().is_block_device() {
-            self.devices.push(disk.to_owned());
+            self.devices.push(name_that_stays(name, disk, Path::new(BY_ID)));
             let group = Group::from_gid(Gid::from_raw(status.gid())).ok().flatten();
             self.groups.extend(group.map(|group| group.name).filter(|name| name != "root"));
         } else if !disk.starts_with(WRITABLE) {
@@ -95,11 +98,47 @@ impl Rights {
     }
 }
 
+/// Returns a name of a device that the next boot has as well: the user's own one, unless it is that
+/// of the kernel, which counts devices as they come, or one that no unit takes.
+fn name_that_stays(name: &Path, device: &Path, by_id: &Path) -> PathBuf {
+    if name != device && name.starts_with("/dev") {
+        return name.to_owned();
+    }
+    let links = fs::read_dir(by_id).into_iter().flatten().flatten().map(|entry| entry.path());
+    let links = links.filter(|link| fs::canonicalize(link).is_ok_and(|target| target == device));
+    links.min().unwrap_or_else(|| device.to_owned())
+}
+
 /// Returns a path as a word of a unit.
 fn word(path: &Path) -> String {
     let text = path.shown().to_string().replace('%', "%%");
     match text.contains(char::is_whitespace) {
         true => format!("\"{text}\""),
         false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_name_of_the_kernel_is_replaced_by_one_that_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let by_id = directory.path().join("by-id");
+        fs::create_dir(&by_id).unwrap();
+        let place = directory.path().canonicalize().unwrap();
+        let (sda, sdb) = (place.join("sda"), place.join("sdb"));
+        for (disk, id) in [(&sda, "wwn-a"), (&sdb, "wwn-b"), (&sdb, "ata-b")] {
+            fs::write(disk, "").unwrap();
+            symlink(disk, by_id.join(id)).unwrap();
+        }
+        let given = Path::new("/dev/data/pool");
+        assert_eq!(name_that_stays(given, &sdb, &by_id), given, "as the user gave it");
+        assert_eq!(name_that_stays(&sdb, &sdb, &by_id), by_id.join("ata-b"));
+        assert_eq!(name_that_stays(&place, &sda, &by_id), by_id.join("wwn-a"));
+        let none = directory.path().join("none");
+        assert_eq!(name_that_stays(&sdb, &sdb, &none), sdb);
     }
 }
