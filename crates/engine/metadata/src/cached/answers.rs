@@ -1,5 +1,6 @@
 //! Answers the engine's questions from the deltas and the pages.
 
+use super::array;
 use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
@@ -119,7 +120,7 @@ impl<L: Layout> Index for CachedBackend<L> {
             let older = counted_pbns(group, counts & !(before_first | recent));
             older.filter_map(|(pbn, _)| Pbn::new(pbn)).for_each(&mut *visit);
         });
-        L::walk(&self.pages, &self.version.counts, Part::Counts, from.group, &mut stored)?;
+        array::walk(&self.pages, &self.version.counts, Part::Counts, from.group, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
             for pbn in counted_from(delta, first) {
                 let is_shown =

@@ -80,7 +80,7 @@ impl<L: Layout> CachedBackend<L> {
 
     /// The next pages of records from a PBN on.
     fn record_pages(&self, first: u64, most: usize) -> Result<RecordPages> {
-        RecordPages::find::<L>(&self.pages, &self.version.fingerprints, first, most)
+        RecordPages::find(&self.pages, &self.version.fingerprints, first, most)
     }
 
     /// Returns whether the merge of the frozen delta removes this entry. It may have done so

@@ -1,6 +1,7 @@
 //! Reads a checkpoint: only the pages that say which slots are in use, unless a damaged pool is
 //! salvaged ([`super::salvage`]).
 
+use super::array;
 use super::catch_up::Unread;
 use super::family::Place;
 use super::layout::{IndexState, Layout, StoredIndex, Visitor};
@@ -118,6 +119,15 @@ fn claim(pages: &Pages, slot: Slot) -> Result<()> {
     Err(MetadataError::damaged(format!("slot {} is used twice", slot.number())))
 }
 
+/// The arrays of a table that are no maps, with their names for people.
+pub(super) fn arrays(table: &StoreTable) -> [(&Tree, Part, &'static str); 3] {
+    [
+        (&table.counts, Part::Counts, "reference counts"),
+        (&table.many, Part::Many, "large reference counts"),
+        (&table.fingerprints, Part::Fingerprints, "fingerprints"),
+    ]
+}
+
 impl<L: Layout> CachedBackend<L> {
     /// Reads the checkpoint of a root.
     pub(super) fn load(
@@ -203,22 +213,24 @@ impl<L: Layout> CachedBackend<L> {
     fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
         let pages = &self.pages;
         let mut maps = MapPages::default();
-        let mut claim = |tree: &Tree, part: Part, what: &str| {
-            let maps = (part == Part::Map).then_some(&mut maps);
-            let mut claim = Claim::new(pages, maps, false);
-            L::walk(pages, tree, part, 0, &mut claim)?;
-            let lost = claim.lost.iter().map(|_| format!("a part of {what}"));
-            damage.lost.extend(lost);
-            Ok::<_, MetadataError>(())
+        let mut note = |claim: Claim<'_>, what: &str| {
+            damage.lost.extend(claim.lost.iter().map(|_| format!("a part of the {what}")));
         };
         for volume in &table.volumes {
-            claim(&volume.map, Part::Map, &format!("the map of volume '{}'", volume.record.name))?;
+            let mut claim = Claim::new(pages, Some(&mut maps), false);
+            array::walk(pages, &volume.map, Part::Map, 0, &mut claim)?;
+            note(claim, &format!("map of volume '{}'", volume.record.name));
         }
-        claim(&table.counts, Part::Counts, "the reference counts")?;
-        claim(&table.many, Part::Many, "the large reference counts")?;
-        claim(&table.fingerprints, Part::Fingerprints, "the fingerprints")?;
-        if self.version.index.in_memory().is_none() {
-            claim(&table.index, Part::Index, "the index")?;
+        for (tree, part, what) in arrays(table) {
+            let mut claim = Claim::new(pages, None, false);
+            array::walk(pages, tree, part, 0, &mut claim)?;
+            note(claim, what);
+        }
+        let index = self.index_of(table)?;
+        if index.in_memory().is_none() {
+            let mut claim = Claim::new(pages, None, false);
+            L::walk_index(pages, &index, &mut claim)?;
+            note(claim, "index");
         }
         self.parents = maps.parents;
         if self.policy.is_image() {
@@ -228,28 +240,32 @@ impl<L: Layout> CachedBackend<L> {
                 image::read_all(pages, tree, &mut seen)?;
             }
         }
-        self.take_version(table)?;
+        self.take_version(table, index);
         if let Some(loading) = self.version.index.begin_loading(&self.pages, table.index) {
             self.unread = Mutex::new(Unread::Saved(loading));
         }
         Ok(())
     }
 
-    /// Takes the trees of a table that are no maps.
-    pub(super) fn take_version(&mut self, table: &StoreTable) -> Result<()> {
+    /// The index that a table names.
+    pub(super) fn index_of(&self, table: &StoreTable) -> Result<L::Index> {
         let stored =
             StoredIndex { tree: table.index, buckets: table.buckets, entries: table.index_entries };
+        L::Index::load(stored, self.pbn_end(), self.sampling)
+    }
+
+    /// Takes the trees of a table that are no maps.
+    pub(super) fn take_version(&mut self, table: &StoreTable, index: L::Index) {
         self.version = Version {
             counts: table.counts.into(),
             many: table.many.into(),
             fingerprints: table.fingerprints.into(),
-            index: L::Index::load(stored, self.pbn_end(), self.sampling)?,
+            index,
         };
         self.pages.note_fit();
         self.grow_cache();
         if self.version.index.in_memory().is_some() {
             self.unread = Mutex::new(Unread::ALL);
         }
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Merges frozen layers and a frozen delta into the pages, which is the main part of a checkpoint.
 //! It holds no lock that writers need.
 
+use super::array;
 use super::counts::{CountEdits, StoredCounts};
 use super::image::{self, Moved};
 use super::layer::LayerId;
@@ -128,15 +129,15 @@ fn merge_records<L: Layout>(
     let edits = index_edits(pages, before, &changed, freed)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
     if let FreedEntries::Leave { pages: most } = freed {
-        sweep::<L>(pages, before, frozen, most)?;
+        sweep(pages, before, frozen, most)?;
     }
     let CountEdits { small, many } = CountEdits::new(pages, before, &changed.counts)?;
     let merge = |tree: &Tree, part: Part, edits: &mut dyn Iterator<Item = (u64, u128)>| {
         if frozen.lost.is_empty() {
-            return L::merge(pages, tree, part, edits);
+            return array::merge(pages, tree, part, edits);
         }
         let all = replace_lost(frozen, part, edits);
-        L::merge(pages, tree, part, &mut all.into_iter())
+        array::merge(pages, tree, part, &mut all.into_iter())
     };
     after.counts = merge(&before.counts, Part::Counts, &mut small.into_iter())?.into();
     after.many = merge(&before.many, Part::Many, &mut many.into_iter())?.into();

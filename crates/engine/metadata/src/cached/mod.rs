@@ -416,7 +416,7 @@ impl<L: Layout> CachedBackend<L> {
     /// Returns the next LBN before `end` that is mapped.
     fn next_word(&self, id: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
         let view = self.view(&self.volume(id)?.map);
-        Ok(map::next_mapped::<L>(view, from.0, end.0)?.map(Lbn))
+        Ok(map::next_mapped(view, from.0, end.0)?.map(Lbn))
     }
 
     /// The table of the checkpoint that was merged.

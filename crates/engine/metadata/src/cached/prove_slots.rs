@@ -1,7 +1,8 @@
 //! Counts the slots in use again, by the pages that something refers to.
 
 use super::CachedBackend;
-use super::layout::{IndexState, Layout, Visitor};
+use super::array;
+use super::layout::{Layout, Visitor};
 use crate::error::Result;
 use gemelo_base::SparseBits;
 use gemelo_format::{NodeRef, Part};
@@ -45,18 +46,17 @@ impl<L: Layout> CachedBackend<L> {
         let volumes = self.volumes.values().map(|volume| &volume.map);
         let frozen = self.frozen.iter().flat_map(|frozen| &frozen.removed);
         for map in volumes.chain(&self.removed).chain(frozen) {
-            L::walk(&self.pages, &map.base, Part::Map, 0, &mut reached)?;
+            array::walk(&self.pages, &map.base, Part::Map, 0, &mut reached)?;
         }
         reached.is_map = false;
-        let (index, part) = self.version.index.tree();
         for (tree, part) in [
-            (&*self.version.counts, Part::Counts),
-            (&*self.version.many, Part::Many),
-            (&*self.version.fingerprints, Part::Fingerprints),
-            (&index, part),
+            (&self.version.counts, Part::Counts),
+            (&self.version.many, Part::Many),
+            (&self.version.fingerprints, Part::Fingerprints),
         ] {
-            L::walk(&self.pages, tree, part, 0, &mut reached)?;
+            array::walk(&self.pages, tree, part, 0, &mut reached)?;
         }
+        L::walk_index(&self.pages, &self.version.index, &mut reached)?;
         let (in_use, taken) = self.pages.accounted();
         let mut wrong: Vec<String> = reached
             .twice

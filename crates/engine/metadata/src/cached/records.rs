@@ -1,7 +1,8 @@
 //! Reads the records on disk in the order of their PBNs, some pages at a time and past the cache.
 
+use super::array;
 use super::cache::Width;
-use super::layout::{Layout, Visitor};
+use super::layout::Visitor;
 use super::pages::Pages;
 use super::stored::value;
 use crate::error::{MetadataError, Result};
@@ -38,14 +39,9 @@ impl Visitor for RecordPages {
 
 impl RecordPages {
     /// Finds the pages of records from a PBN on, at most `most`.
-    pub(super) fn find<L: Layout>(
-        pages: &Pages,
-        records: &Tree,
-        first: u64,
-        most: usize,
-    ) -> Result<Self> {
+    pub(super) fn find(pages: &Pages, records: &Tree, first: u64, most: usize) -> Result<Self> {
         let mut part = Self { most, pages: Vec::new(), next: None };
-        L::walk(pages, records, Part::Fingerprints, first, &mut part)?;
+        array::walk(pages, records, Part::Fingerprints, first, &mut part)?;
         Ok(part)
     }
 

@@ -6,16 +6,17 @@
 //! memory is needed for what is lost or changes. An index on disk is computed from the records,
 //! which are written anew with it.
 
+use super::array;
 use super::counts::StoredCounts;
 use super::layout::{IndexState, Layout, Retire, Values, Visitor};
-use super::load::{Claim, MapPages};
+use super::load::{Claim, MapPages, arrays};
 use super::stored::Array;
 use super::{CachedBackend, DELTA_SHARE};
 use crate::Damage;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, MANY, MapEntry, NodeRef, Part, Pbn, StoreTable, Tree, VolumeId,
-    WordForm, counted_pbns,
+    Fingerprint, Identity, Lbn, MANY, MapEntry, NodeRef, Part, Pbn, StoreTable, VolumeId, WordForm,
+    counted_pbns,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
@@ -52,16 +53,6 @@ impl Visitor for LostKeys<'_> {
     }
 }
 
-/// The trees of a table that are no maps, with their names for people.
-fn trees(table: &StoreTable) -> [(&Tree, Part, &'static str); 4] {
-    [
-        (&table.fingerprints, Part::Fingerprints, "fingerprints"),
-        (&table.counts, Part::Counts, "reference counts"),
-        (&table.many, Part::Many, "large reference counts"),
-        (&table.index, Part::Index, "index"),
-    ]
-}
-
 impl<L: Layout> CachedBackend<L> {
     /// Reads the state that is left. The counts are right after [`Self::settle_all`].
     pub(super) fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
@@ -70,35 +61,40 @@ impl<L: Layout> CachedBackend<L> {
         let pages = Arc::clone(&self.pages);
         pages.begin_salvage();
         let (mut maps, mut lost) = (MapPages::default(), HashSet::new());
-        let read = |tree: &Tree, part: Part, maps: Option<&mut MapPages>| {
-            let mut claim = Claim::new(&pages, maps, true);
-            L::walk(&pages, tree, part, 0, &mut claim)?;
-            Ok::<_, MetadataError>(claim.lost)
-        };
         for volume in &table.volumes {
-            let found = read(&volume.map, Part::Map, Some(&mut maps))?;
-            lost.extend(found.into_iter().map(|(at, _)| at));
+            let mut claim = Claim::new(&pages, Some(&mut maps), true);
+            array::walk(&pages, &volume.map, Part::Map, 0, &mut claim)?;
+            lost.extend(claim.lost.into_iter().map(|(at, _)| at));
         }
         let mut lost_lbns = Vec::new();
         // A page that several maps have was looked at once.
         for volume in table.volumes.iter().filter(|_| !lost.is_empty()) {
             let mut of_volume = LostKeys { lost: &lost, keys: Vec::new() };
-            L::walk(&pages, &volume.map, Part::Map, 0, &mut of_volume)?;
+            array::walk(&pages, &volume.map, Part::Map, 0, &mut of_volume)?;
             lost_lbns.push((volume.record.id, of_volume.keys));
         }
-        // What a clean stop has left of an index in memory is not read: the index is computed.
-        let is_stored =
-            |part: &Part| *part != Part::Index || self.version.index.in_memory().is_none();
-        for (tree, part, what) in trees(table).into_iter().filter(|(_, part, _)| is_stored(part)) {
-            for (at, keys) in read(tree, part, None)? {
+        let index = self.index_of(table)?;
+        let mut note = |claim: Claim<'_>, part: Part, what: &str| {
+            for (at, keys) in claim.lost {
                 damage.harmless.push(format!("a part of the {what}"));
                 lost.insert(at);
                 self.lost.push((part, keys));
             }
+        };
+        for (tree, part, what) in arrays(table) {
+            let mut claim = Claim::new(&pages, None, true);
+            array::walk(&pages, tree, part, 0, &mut claim)?;
+            note(claim, part, what);
+        }
+        // What a clean stop has left of an index in memory is not read: the index is computed.
+        if index.in_memory().is_none() {
+            let mut claim = Claim::new(&pages, None, true);
+            L::walk_index(&pages, &index, &mut claim)?;
+            note(claim, Part::Index, "index");
         }
         pages.end_salvage(lost);
         self.parents = maps.parents;
-        self.take_version(table)?;
+        self.take_version(table, index);
         for (id, keys) in lost_lbns {
             keys.into_iter().try_for_each(|lbns| self.mark_lost(id, lbns, damage))?;
         }
@@ -189,9 +185,9 @@ impl<L: Layout> CachedBackend<L> {
                 |pbn: &u64| Pbn::new(*pbn).is_some_and(|pbn| self.store.has(pbn, self.data_blocks));
             impossible.extend(pbns.filter(|pbn| !has(pbn)));
         });
-        L::walk(&pages, &self.version.counts, Part::Counts, 0, &mut small)?;
+        array::walk(&pages, &self.version.counts, Part::Counts, 0, &mut small)?;
         let mut visitor = Values(|pbn: u64, _: u128| large.push(pbn));
-        L::walk(&pages, &self.version.many, Part::Many, 0, &mut visitor)?;
+        array::walk(&pages, &self.version.many, Part::Many, 0, &mut visitor)?;
         let mut stored = StoredCounts::new(&pages, &self.version);
         for some in large.chunks(LBNS_AT_ONCE as usize) {
             for (pbn, count) in some.iter().zip(stored.small_counts(some)) {
@@ -226,15 +222,15 @@ impl<L: Layout> CachedBackend<L> {
         let pages = Arc::clone(&self.pages);
         let mut stored = Vec::new();
         let mut visitor = Values(|pbn: u64, bits: u128| stored.push((pbn, bits)));
-        L::walk(&pages, &self.version.fingerprints, Part::Fingerprints, 0, &mut visitor)?;
+        array::walk(&pages, &self.version.fingerprints, Part::Fingerprints, 0, &mut visitor)?;
         for (pbn, bits) in stored {
             if !self.active.has_identity(pbn) {
                 self.active.set_identity(pbn, Identity::from_bytes(bits.to_le_bytes()));
             }
         }
         let mut retire = Retire(&pages);
-        L::walk(&pages, &self.version.fingerprints, Part::Fingerprints, 0, &mut retire)?;
-        L::walk(&pages, &self.version.index.stored().tree, Part::Index, 0, &mut retire)?;
+        array::walk(&pages, &self.version.fingerprints, Part::Fingerprints, 0, &mut retire)?;
+        L::walk_index(&pages, &self.version.index, &mut retire)?;
         self.version.fingerprints = Array::default();
         self.version.index = L::Index::empty(self.pbn_end(), self.sampling);
         Ok(())

@@ -54,9 +54,9 @@ impl FreedEntries {
 
 /// Removes the stale entries of the next pages of records, and continues at the first record after
 /// the last one. It leaves alone what the checkpoint under way changes.
-pub(super) fn sweep<L: Layout>(
+pub(super) fn sweep<I: IndexState>(
     pages: &Pages,
-    before: &Version<L::Index>,
+    before: &Version<I>,
     frozen: &Frozen,
     most: u64,
 ) -> Result<()> {
@@ -65,7 +65,7 @@ pub(super) fn sweep<L: Layout>(
     let (mut next, mut left) = (index.swept(), usize::try_from(most).unwrap_or(usize::MAX));
     while left > 0 {
         let some = left.min(PAGES_AT_ONCE);
-        let part = RecordPages::find::<L>(pages, &before.fingerprints, next, some)?;
+        let part = RecordPages::find(pages, &before.fingerprints, next, some)?;
         let records = part.read(pages)?;
         let pbns: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
         let mut edits = Vec::new();
