@@ -88,7 +88,7 @@ impl Sharers {
 
     /// Looks for LBNs of all blocks that commits share.
     fn look_for_sharers(&mut self, (volumes, source): Maps<'_>) -> Result<(), CheckError> {
-        for (id, volume) in volumes.iter() {
+        for (id, volume) in volumes {
             for chunk in volume.map.chunks() {
                 let regions: Vec<(u64, &Region)> =
                     chunk.iter().map(|(number, region)| (*number, region)).collect();
