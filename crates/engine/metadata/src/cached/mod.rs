@@ -6,8 +6,13 @@
 //! look-up asks what is in memory, the newest first, and then the pages. The pages on disk are
 //! exactly the state of the last checkpoint.
 //!
-//! Maps share pages and layers ([`sharing`]), and volumes that were cloned from one another share
-//! references ([`family`]).
+//! Three parts own the state: [`maps`] the volumes with their maps, [`records`] the counts and
+//! identities of blocks, and [`index`] what leads from contents to blocks. Maps share pages and
+//! layers ([`sharing`]), and volumes that were cloned from one another share references
+//! ([`family`]). All others borrow the parts: a change is checked and what it needs is read
+//! ([`validate`], [`read_ahead`]), and then it is made ([`apply`], [`unmap`]). A content is looked
+//! up in index and records ([`find`]). A checkpoint freezes the parts ([`checkpoint`]) and is merged
+//! beside them ([`merge`]).
 
 mod answers;
 mod apply;
