@@ -2,8 +2,8 @@
 //! all tags after another.
 
 use crate::bits::UsedPbns;
-use crate::values::Leaves;
-use crate::walk::Walk;
+use crate::source::Source;
+use crate::values::{Identities, Leaves};
 use crate::{CheckError, CheckReport, Work};
 use gemelo_format::{Fingerprint, IndexForm, Part, StoreTable, bucket_of, index_entry};
 use std::collections::HashMap;
@@ -30,10 +30,11 @@ const fn tag(fingerprint: Fingerprint) -> u32 {
     (fingerprint.low() >> 32) as u32
 }
 
-impl Walk {
+impl Identities {
     /// Counts contents that are stored more than once, and blocks that are marked as damaged.
     pub(crate) fn count_contents(
         &self,
+        source: &Source,
         used: &UsedPbns,
         (work, report): (Work<'_>, &mut CheckReport),
     ) -> Result<(), CheckError> {
@@ -41,9 +42,9 @@ impl Walk {
         (report.marked_blocks, report.repeated_contents) = (0, 0);
         for (number, part) in (1..).zip(&parts) {
             let pass = (number, parts.len());
-            work.begin("Comparing fingerprints", pass, self.identities.stored.pages());
+            work.begin("Comparing fingerprints", pass, self.stored.pages());
             let mut found: Vec<[u64; 2]> = Vec::with_capacity(each(used, parts.len()));
-            self.identities.each((&self.source, work), 0, &mut |pbn, identity| {
+            self.each((source, work), 0, &mut |pbn, identity| {
                 if !used.has(pbn) {
                     return true;
                 }
@@ -65,6 +66,7 @@ impl Walk {
     /// its bucket is full.
     pub(crate) fn compare_index(
         &self,
+        source: &Source,
         (index, table, form): (&Leaves, &StoreTable, IndexForm),
         used: &UsedPbns,
         (work, report): (Work<'_>, &mut CheckReport),
@@ -78,12 +80,12 @@ impl Walk {
         };
         let parts = parts(all, used.count(), work.memory_bytes);
         for (number, part) in (1..).zip(&parts) {
-            let pages = self.identities.stored.pages() + index.pages();
+            let pages = self.stored.pages() + index.pages();
             work.begin("Comparing the index", (number, parts.len()), pages);
             let capacity = each(used, parts.len());
             let mut right = Vec::with_capacity(capacity);
             let mut present = Vec::with_capacity(capacity);
-            self.identities.each((&self.source, work), 0, &mut |pbn, identity| {
+            self.each((source, work), 0, &mut |pbn, identity| {
                 let fingerprint = identity.fingerprint();
                 if !fingerprint.is_none() && used.has(pbn) {
                     let entry = index_entry(tag(fingerprint), pbn);
@@ -91,7 +93,7 @@ impl Walk {
                 }
                 true
             })?;
-            let mut entries = index.from((&self.source, work), 0);
+            let mut entries = index.from((source, work), 0);
             while let Some((entry, _)) = entries.next()? {
                 present.extend(part.contains(&place(entry)).then_some(entry));
             }

@@ -91,7 +91,7 @@ impl Walk {
         let reserved = self.superblock.reserved_blocks();
         report.used_blocks = self.used_blocks(&used);
         report.free_blocks = self.data_blocks.saturating_sub(reserved + report.used_blocks);
-        self.count_contents(&used, (work, report))?;
+        self.identities.count_contents(&self.source, &used, (work, report))?;
         Ok(used)
     }
 

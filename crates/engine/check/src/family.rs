@@ -2,6 +2,7 @@
 //! follow one another are one reference.
 
 use crate::map::{Chunk, WalkMap};
+use crate::source::Source;
 use crate::walk::Walk;
 use crate::{CheckError, Work};
 use gemelo_format::{Pbn, StoreTable, StoreVolume, VolumeId};
@@ -97,18 +98,16 @@ impl Runs {
         });
         Ok(Self(runs.collect()))
     }
-}
 
-impl Walk {
     /// Calls `visit` with the chunks of each run that differ from those beside them.
     fn each_chunk(
         &self,
-        runs: &Runs,
+        walk: &Walk,
         visit: &mut dyn FnMut(Beside<'_>) -> Result<(), CheckError>,
     ) -> Result<(), CheckError> {
         let none = WalkMap::default();
-        let map = |id: &VolumeId| self.volumes.get(id).map_or(&none, |volume| &volume.map);
-        for Run { volume, lbns, before } in &runs.0 {
+        let map = |id: &VolumeId| walk.volumes.get(id).map_or(&none, |volume| &volume.map);
+        for Run { volume, lbns, before } in &self.0 {
             let (own, other) = (map(volume), before.as_ref().map_or(&none, map));
             if own.is_same(other) {
                 continue;
@@ -123,9 +122,9 @@ impl Walk {
     }
 
     /// The number of regions that [`Self::each_reference`] looks at.
-    pub(crate) fn regions_of(&self, runs: &Runs) -> Result<u64, CheckError> {
+    pub(crate) fn regions(&self, walk: &Walk) -> Result<u64, CheckError> {
         let mut regions = 0;
-        self.each_chunk(runs, &mut |chunk| {
+        self.each_chunk(walk, &mut |chunk| {
             regions += chunk.chunk.len() as u64;
             Ok(())
         })?;
@@ -135,43 +134,44 @@ impl Walk {
     /// Calls `visit` with the PBN of each reference.
     pub(crate) fn each_reference(
         &self,
-        runs: &Runs,
+        walk: &Walk,
         work: Work<'_>,
         visit: &mut dyn FnMut(u64),
     ) -> Result<(), CheckError> {
-        self.each_chunk(runs, &mut |chunk| {
+        self.each_chunk(walk, &mut |chunk| {
             work.go_on(chunk.chunk.len() as u64)?;
-            self.each_differing(&chunk, visit)
+            chunk.each_differing(&walk.source, visit)
         })
     }
+}
 
+impl Beside<'_> {
     /// Calls `visit` with the PBNs of the LBNs of a range that another chunk has not at the same
     /// LBN.
     fn each_differing(
         &self,
-        Beside { chunk, beside, lbns }: &Beside<'_>,
+        source: &Source,
         visit: &mut dyn FnMut(u64),
     ) -> Result<(), CheckError> {
         let (mut own, mut others) = (Vec::new(), Vec::new());
-        for (number, region) in chunk.iter() {
+        for (number, region) in self.chunk.iter() {
             let find = |beside: &'_ Arc<Chunk>| {
                 beside.binary_search_by_key(number, |(number, _)| *number).ok()
             };
-            let other = beside.and_then(|beside| Some(&beside.get(find(beside)?)?.1));
+            let other = self.beside.and_then(|beside| Some(&beside.get(find(beside)?)?.1));
             if other.is_none_or(|other| !region.is_same(other)) {
                 own.push((*number, region));
                 others.extend(other.map(|other| (*number, other)));
             }
         }
-        let entries = self.source.entries(&own)?;
-        let beside: HashMap<u64, Pbn> = self
-            .source
+        let entries = source.entries(&own)?;
+        let beside: HashMap<u64, Pbn> = source
             .entries(&others)?
             .into_iter()
             .flatten()
             .filter_map(|(lbn, place)| Some((lbn, place.pbn()?)))
             .collect();
-        for (lbn, place) in entries.iter().flatten().filter(|(lbn, _)| lbns.contains(lbn)) {
+        for (lbn, place) in entries.iter().flatten().filter(|(lbn, _)| self.lbns.contains(lbn)) {
             let pbn = place.pbn();
             if let Some(pbn) = pbn.filter(|_| beside.get(lbn).copied() != pbn) {
                 visit(pbn.number());

@@ -104,39 +104,37 @@ impl Stored<'_> {
     }
 }
 
-impl Walk {
-    /// Compares the counts on disk, which are whole, with the references.
-    pub(crate) fn compare_counts(
-        &self,
-        runs: &Runs,
-        (counts, many): (&Leaves, &Leaves),
-        used: &UsedPbns,
-        (work, report): (Work<'_>, &mut CheckReport),
-    ) -> Result<(), CheckError> {
-        let windows = used.ranges(work.memory_bytes);
-        let mut stored = Stored {
-            groups: counts.from((&self.source, work), 0),
-            large: many.from((&self.source, work), 0),
-            group: 0,
-            bits: 0,
-        };
-        for (number, window) in (1..).zip(&windows) {
-            let all = windows.len() as u64;
-            let pages = self.regions_of(runs)? + (counts.pages() + many.pages()) / all;
-            work.begin("Counting references", (number, windows.len()), pages);
-            let mut tally = Tally::new(window.clone());
-            self.each_reference(runs, work, &mut |pbn| tally.add(pbn))?;
-            let inside = |pbn| used.next(pbn).filter(|pbn| *pbn < window.end);
-            compare_window(&tally, inside, (&mut stored, &mut *report))?;
-        }
-        let mut outside = Tally::outside(used.end());
-        if !used.outside().is_empty() {
-            self.each_reference(runs, work, &mut |pbn| outside.add(pbn))?;
-        }
-        let next = |from| used.outside().range(from..).next().copied();
-        compare_window(&outside, next, (&mut stored, &mut *report))?;
-        stored.report_large(u64::MAX, report)
+/// Compares the counts on disk, which are whole, with the references.
+pub(crate) fn compare_counts(
+    walk: &Walk,
+    runs: &Runs,
+    (counts, many): (&Leaves, &Leaves),
+    used: &UsedPbns,
+    (work, report): (Work<'_>, &mut CheckReport),
+) -> Result<(), CheckError> {
+    let windows = used.ranges(work.memory_bytes);
+    let mut stored = Stored {
+        groups: counts.from((&walk.source, work), 0),
+        large: many.from((&walk.source, work), 0),
+        group: 0,
+        bits: 0,
+    };
+    for (number, window) in (1..).zip(&windows) {
+        let all = windows.len() as u64;
+        let pages = runs.regions(walk)? + (counts.pages() + many.pages()) / all;
+        work.begin("Counting references", (number, windows.len()), pages);
+        let mut tally = Tally::new(window.clone());
+        runs.each_reference(walk, work, &mut |pbn| tally.add(pbn))?;
+        let inside = |pbn| used.next(pbn).filter(|pbn| *pbn < window.end);
+        compare_window(&tally, inside, (&mut stored, &mut *report))?;
     }
+    let mut outside = Tally::outside(used.end());
+    if !used.outside().is_empty() {
+        runs.each_reference(walk, work, &mut |pbn| outside.add(pbn))?;
+    }
+    let next = |from| used.outside().range(from..).next().copied();
+    compare_window(&outside, next, (&mut stored, &mut *report))?;
+    stored.report_large(u64::MAX, report)
 }
 
 /// Compares the counts of a window, and of the PBNs before it that are left. `next` gives the next

@@ -6,7 +6,6 @@ use gemelo_format::{
     Change, FormatError, Identity, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, ReplayedCommit, VolumeId,
 };
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 impl Walk {
@@ -36,14 +35,14 @@ impl Walk {
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
                 self.check_pbn(pbn)?;
-                self.check_store(pbn)?;
+                self.sharers.check_store(pbn, (&self.volumes, &self.source))?;
                 self.identities.set(pbn.number(), Identity::of(fingerprint));
                 self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
                 self.sharers.note(pbn, (volume, lbn));
             }
             Change::Share { volume, lbn, pbn, checksum } => {
                 self.check_pbn(pbn)?;
-                self.check_share(pbn)?;
+                self.sharers.check_share(pbn, (&self.volumes, &self.source))?;
                 self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
                 self.sharers.note(pbn, (volume, lbn));
             }
@@ -177,18 +176,6 @@ impl Walk {
         }
         let what = format!("a commit has a volume of {size_bytes} bytes, which is too large");
         Err(FormatError::damaged(what))
-    }
-
-    /// The entries of a volume in a range.
-    pub(crate) fn entries_of(
-        &mut self,
-        id: VolumeId,
-        lbns: Range<u64>,
-    ) -> Result<Vec<(u64, MapEntry)>, CheckError> {
-        let map = self.volume(id)?.map.clone();
-        let regions: Vec<_> = map.regions_of(&lbns).collect();
-        let entries = self.source.entries(&regions)?.into_iter().flatten();
-        Ok(entries.filter(|(lbn, _)| lbns.contains(lbn)).collect())
     }
 
     fn journal_contents(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {

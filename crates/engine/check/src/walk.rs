@@ -5,7 +5,8 @@ use crate::family::Runs;
 use crate::map::{LbnTally, WalkMap};
 use crate::order::Sharers;
 use crate::pages::Pages;
-use crate::source::Source;
+use crate::references::compare_counts;
+use crate::source::{Entries, Source};
 use crate::store::{KnownNodes, TreeReader};
 use crate::values::{Identities, Leaves};
 use crate::work::Work;
@@ -39,6 +40,17 @@ impl WalkVolume {
         Self { record, map: WalkMap::default() }
     }
 
+    /// The entries of LBNs that are not unmapped, in their order.
+    pub(crate) fn entries(
+        &self,
+        source: &Source,
+        lbns: &Range<u64>,
+    ) -> Result<Entries, CheckError> {
+        let regions: Vec<_> = self.map.regions_of(lbns).collect();
+        let entries = source.entries(&regions)?.into_iter().flatten();
+        Ok(entries.filter(|(lbn, _)| lbns.contains(lbn)).collect())
+    }
+
     /// Returns the volume's size in blocks.
     pub(crate) const fn blocks(&self, block_bytes: u64) -> u64 {
         self.record.size_bytes / block_bytes
@@ -65,8 +77,6 @@ pub struct Walk {
     pub(crate) replayed_bytes: HashMap<Pbn, u64>,
     /// LBNs of the blocks that commits store or share.
     pub(crate) sharers: Sharers,
-    /// The blocks that the maps of the checkpoint refer to.
-    pub(crate) used_before: UsedPbns,
 }
 
 impl Walk {
@@ -84,9 +94,8 @@ impl Walk {
     /// # Errors
     /// Fails if a disk cannot be read.
     pub fn places(&self, volume: &WalkVolume) -> Result<Vec<MapEntry>, CheckError> {
-        let regions: Vec<_> = volume.map.regions_of(&(0..u64::MAX)).collect();
-        let entries = self.source.entries(&regions)?.into_iter().flatten();
-        Ok(entries.map(|(_, place)| place).collect())
+        let entries = volume.entries(&self.source, &(0..u64::MAX))?;
+        Ok(entries.into_iter().map(|(_, place)| place).collect())
     }
 
     /// Reads all metadata with these bounds.
@@ -132,7 +141,7 @@ impl Walk {
         let present_blocks = store.blocks().map_err(FormatError::io(DiskRole::Data, "measure"))?;
         let (disk, regions) = (Arc::clone(&disks.metadata), superblock.regions());
         let mut walk = Self {
-            used_before: UsedPbns::new(&superblock, root.data_blocks),
+            sharers: Sharers::new(UsedPbns::new(&superblock, root.data_blocks)),
             data_blocks: root.data_blocks,
             present_blocks,
             source: Source { disk, regions, seed, words: superblock.words },
@@ -142,7 +151,6 @@ impl Walk {
             leaving: 0,
             replayed_data: Arc::default(),
             replayed_bytes: HashMap::new(),
-            sharers: Sharers::default(),
         };
         walk.read_checkpoint(&root, &chain, (work, &mut *report))?;
         work.begin("Reading the journal", (1, 1), 0);
@@ -159,7 +167,7 @@ impl Walk {
             Ok::<_, CheckError>(())
         };
         replay_journal(&*disks.metadata, &superblock, &root, options, prove, note)?;
-        walk.sharers = Sharers::of(shared);
+        walk.sharers.expect(shared);
         let apply = |commit| {
             report.commits += 1;
             walk.replay_commit(commit)
@@ -204,7 +212,7 @@ impl Walk {
             self.compare_trees(&trees, (&table, form), &used, (work, &mut *report))?;
             self.compare_totals(root, &used, report);
         }
-        self.used_before = used;
+        self.sharers = Sharers::new(used);
         Ok(())
     }
 
@@ -283,14 +291,19 @@ impl Walk {
         if counts.lost.is_empty() && many.lost.is_empty() {
             match Runs::of_families(table) {
                 Ok(runs) => {
-                    self.compare_counts(&runs, (counts, many), used, (work, &mut *report))?;
+                    compare_counts(self, &runs, (counts, many), used, (work, &mut *report))?;
                 }
                 Err(fault) => report.add(false, fault),
             }
         }
         let is_whole = index.lost.is_empty() && self.identities.stored.lost.is_empty();
         if form != IndexForm::Memory && is_whole {
-            self.compare_index((index, table, form), used, (work, report))?;
+            self.identities.compare_index(
+                &self.source,
+                (index, table, form),
+                used,
+                (work, report),
+            )?;
         }
         Ok(())
     }

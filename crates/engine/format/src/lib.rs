@@ -72,8 +72,6 @@ use twox_hash::XxHash3_64;
 pub const PAGE_BYTES: usize = 4096;
 /// Map entries of a map page: each is a word of 8 bytes.
 pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 8;
-/// PBNs whose fingerprints fill a record page.
-pub const RECORD_PAGE_ENTRIES: usize = PAGE_BYTES / 16;
 
 /// Bound of generations and commit numbers in what is read. No pool exists long enough to reach it.
 pub const LAST_NUMBER: u64 = 1 << 62;

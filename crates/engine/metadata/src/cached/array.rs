@@ -9,6 +9,7 @@ use gemelo_format::{
     DIRECTORY_ENTRIES, NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, Part, Tree, array_value,
     set_array_value,
 };
+use std::iter::Peekable;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -131,6 +132,60 @@ fn update_node(
     after.map(|page| pages.write(page, width)).transpose()
 }
 
+/// New values, as changes of leaves.
+struct ValueEdits<'e> {
+    pages: &'e Pages,
+    part: Part,
+    edits: Peekable<std::slice::Iter<'e, (u64, u128)>>,
+}
+
+impl LeafEdits for ValueEdits<'_> {
+    fn part(&self) -> Part {
+        self.part
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        let entries = self.part.array_entries() as u64;
+        self.edits.peek().map(|(key, _)| key / entries)
+    }
+
+    fn upcoming(&self, end: u64) -> Vec<u64> {
+        let entries = self.part.array_entries() as u64;
+        let leaves = self.edits.clone().map(|(key, _)| key / entries);
+        let mut leaves: Vec<u64> = leaves.take_while(|leaf| *leaf < end).collect();
+        leaves.dedup();
+        leaves
+    }
+
+    fn change(&mut self, number: u64, before: Option<Arc<Page>>) -> Result<Option<Arc<Page>>> {
+        let entries = self.part.array_entries() as u64;
+        let mut after = self.pages.own_or_empty(before);
+        let page = Arc::make_mut(&mut after);
+        while let Some((key, value)) = self.edits.next_if(|(key, _)| key / entries == number) {
+            set_array_value(page, (key % entries) as usize, self.part.value_bytes(), *value);
+        }
+        Ok(page.iter().any(|byte| *byte != 0).then_some(after))
+    }
+}
+
+/// Returns the array with these values, which are in the order of their keys.
+pub(super) fn merge(
+    pages: &Pages,
+    tree: &Tree,
+    part: Part,
+    edits: &mut dyn Iterator<Item = (u64, u128)>,
+) -> Result<Tree> {
+    // A tree grows to hold its last key. That key is known only at the end, so an upper bound of
+    // the remaining keys is used.
+    let mut last = 0;
+    let edits: Vec<(u64, u128)> = edits.inspect(|(key, _)| last = *key).collect();
+    if edits.is_empty() {
+        return Ok(*tree);
+    }
+    let mut values = ValueEdits { pages, part, edits: edits.iter().peekable() };
+    update(pages, tree, last / part.array_entries() as u64, &mut values)
+}
+
 /// Reads a leaf whose first key is given and hands out its values. Returns `None` if the page is
 /// malformed.
 pub(super) type ReadLeaf<'f> =
@@ -142,8 +197,29 @@ pub(super) struct LeafShape<'f> {
     pub(super) read: &'f mut ReadLeaf<'f>,
 }
 
-/// Visits the pages and leaves in order, beginning with the leaf that has this key.
+/// Visits an array in the order of its keys, beginning with this key.
 pub(super) fn walk(
+    pages: &Pages,
+    tree: &Tree,
+    part: Part,
+    from: u64,
+    visitor: &mut dyn Visitor,
+) -> Result<()> {
+    let mut read = |page: &Page, first: u64, visitor: &mut dyn Visitor| {
+        for key in from.max(first)..first + part.array_entries() as u64 {
+            let value = array_value(page, (key - first) as usize, part.value_bytes());
+            if value != 0 && visitor.value(key, value).is_break() {
+                return Some(ControlFlow::Break(()));
+            }
+        }
+        Some(ControlFlow::Continue(()))
+    };
+    let keys = part.array_entries() as u64;
+    walk_leaves(pages, tree, from, &mut LeafShape { keys, read: &mut read }, visitor)
+}
+
+/// Visits the pages and leaves in order, beginning with the leaf that has this key.
+pub(super) fn walk_leaves(
     pages: &Pages,
     tree: &Tree,
     from: u64,

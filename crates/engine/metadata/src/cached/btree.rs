@@ -4,7 +4,6 @@
 use super::cache::Width;
 use super::layout::{IndexEdit, Layout, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag};
 use super::pages::Pages;
-use super::table::TableLayout;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{MAX_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
 use std::iter::Peekable;
@@ -39,7 +38,6 @@ fn node_ref(pages: &Pages, at: NodeRef, bits: u128) -> Result<NodeRef> {
 /// Merges sorted edits into a tree.
 struct EditsMerge<'p> {
     pages: &'p Pages,
-    part: Part,
 }
 
 impl EditsMerge<'_> {
@@ -56,7 +54,7 @@ impl EditsMerge<'_> {
         let before = self.entries(at, level, keys)?;
         self.pages.retire(at.slot);
         if level == 0 {
-            return Ok(merged(before, end, edits, self.part));
+            return Ok(merged(before, end, edits));
         }
         let mut after = Vec::with_capacity(before.len());
         let mut pending = Vec::new();
@@ -75,7 +73,7 @@ impl EditsMerge<'_> {
             let below = Keys { first, end: child_end };
             pending.extend(self.updated(child, level - 1, below, edits)?);
             // A node less than half full is merged with its right neighbour.
-            if pending.len() >= Node::capacity(self.part, level - 1) / 2 {
+            if pending.len() >= Node::capacity(Part::Index, level - 1) / 2 {
                 self.write(level - 1, child_end.is_none(), &mut pending, &mut after)?;
             }
         }
@@ -85,8 +83,8 @@ impl EditsMerge<'_> {
 
     /// Returns the entries of a node, whose keys go up and are in the node's range.
     fn entries(&self, at: NodeRef, level: u8, keys: Keys) -> Result<Vec<Entry>> {
-        let page = self.pages.read(at, Width::of(level, self.part))?;
-        let node = Node::of(&page, self.part, level).ok_or_else(|| self.pages.damaged(at))?;
+        let page = self.pages.read(at, Width::of(level, Part::Index))?;
+        let node = Node::of(&page, Part::Index, level).ok_or_else(|| self.pages.damaged(at))?;
         let entries: Vec<Entry> = node.entries().collect();
         let is_within = |entry: &Entry| keys.contains(entry.0);
         if entries.is_sorted_by(|a, b| a.0 < b.0) && entries.iter().all(is_within) {
@@ -105,14 +103,15 @@ impl EditsMerge<'_> {
         entries: &mut Vec<Entry>,
         above: &mut Vec<Entry>,
     ) -> Result<()> {
-        let most = Node::capacity(self.part, level);
+        let most = Node::capacity(Part::Index, level);
         let nodes = entries.len().div_ceil(most).max(1);
         let each = if is_last { most } else { entries.len().div_ceil(nodes).max(1) };
         for some in entries.chunks(each) {
             let Some((first, _)) = some.first() else { continue };
-            let at = self
-                .pages
-                .write(Node::page(self.part, level, some).into(), Width::of(level, self.part))?;
+            let at = self.pages.write(
+                Node::page(Part::Index, level, some).into(),
+                Width::of(level, Part::Index),
+            )?;
             above.push((*first, at.to_bits()));
         }
         entries.clear();
@@ -123,10 +122,10 @@ impl EditsMerge<'_> {
         let mut level = tree.height;
         let mut entries = match tree.root {
             Some(root) => self.updated(root, level, Keys { first: 0, end: None }, edits)?,
-            None => merged(Vec::new(), None, edits, self.part),
+            None => merged(Vec::new(), None, edits),
         };
         assert!(edits.peek().is_none(), "every change has its place in the tree");
-        while entries.len() > Node::capacity(self.part, level) {
+        while entries.len() > Node::capacity(Part::Index, level) {
             let mut above = Vec::new();
             self.write(level, true, &mut entries, &mut above)?;
             (entries, level) = (above, level + 1);
@@ -138,9 +137,9 @@ impl EditsMerge<'_> {
                 Ok(Tree { root, height: level - 1 })
             }
             Some(_) if level <= MAX_LEVELS => {
-                let width = Width::of(level, self.part);
+                let width = Width::of(level, Part::Index);
                 let root =
-                    Some(self.pages.write(Node::page(self.part, level, &entries).into(), width)?);
+                    Some(self.pages.write(Node::page(Part::Index, level, &entries).into(), width)?);
                 Ok(Tree { root, height: level })
             }
             Some(_) => {
@@ -152,17 +151,16 @@ impl EditsMerge<'_> {
 
 /// Consumes the edits of keys before `end` and returns a leaf's entries with those edits made. A
 /// value of 0 removes the key. Index entries have no value: 1 adds one.
-fn merged(before: Vec<Entry>, end: Option<u64>, edits: &mut Edits<'_>, part: Part) -> Vec<Entry> {
+fn merged(before: Vec<Entry>, end: Option<u64>, edits: &mut Edits<'_>) -> Vec<Entry> {
     let mut after = Vec::with_capacity(before.len());
     let mut before = before.into_iter().peekable();
-    let stored = |value| if part == Part::Index { 0 } else { value };
     while let Some((key, value)) = edits.next_if(|(key, _)| end.is_none_or(|end| *key < end)) {
         while let Some(entry) = before.next_if(|entry| entry.0 < key) {
             after.push(entry);
         }
         let _ = before.next_if(|entry| entry.0 == key);
         if value != 0 {
-            after.push((key, stored(value)));
+            after.push((key, 0));
         }
     }
     after.extend(before);
@@ -172,12 +170,18 @@ fn merged(before: Vec<Entry>, end: Option<u64>, edits: &mut Edits<'_>, part: Par
 /// The position of a walk in the tree.
 struct Walk<'w> {
     pages: &'w Pages,
-    part: Part,
     from: u64,
     visitor: &'w mut dyn Visitor,
 }
 
 impl Walk<'_> {
+    fn tree(&mut self, tree: &Tree) -> Result<()> {
+        if let Some(root) = tree.root {
+            let _ = self.node(root, tree.height, (0, u64::MAX))?;
+        }
+        Ok(())
+    }
+
     fn node(&mut self, at: NodeRef, level: u8, keys: (u64, u64)) -> Result<ControlFlow<()>> {
         if !self.visitor.node(at, keys.0..keys.1)? {
             return Ok(ControlFlow::Continue(()));
@@ -186,7 +190,7 @@ impl Walk<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         let read = self.pages.read(at, Width::Narrow);
-        let page = match read.and_then(|page| check(self.pages, page, at, self.part, level)) {
+        let page = match read.and_then(|page| check(self.pages, page, at, level)) {
             Ok(page) => page,
             Err(error @ MetadataError::Damaged { .. }) => {
                 self.visitor.lost(keys.0..keys.1, error)?;
@@ -194,7 +198,7 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         };
-        let Some(node) = Node::of(&page, self.part, level) else {
+        let Some(node) = Node::of(&page, Part::Index, level) else {
             return Ok(ControlFlow::Continue(()));
         };
         let first = match level {
@@ -202,15 +206,13 @@ impl Walk<'_> {
             _ => node.keys_below(self.from.saturating_add(1)).saturating_sub(1),
         };
         for place in first..node.len() {
-            let value = node.value(place);
             let flow = if level > 0 {
                 // Keys before the first entry belong to the first child.
                 let start = if place == 0 { keys.0 } else { node.key(place) };
                 let end = if place + 1 < node.len() { node.key(place + 1) } else { keys.1 };
-                self.node(node_ref(self.pages, at, value)?, level - 1, (start, end))?
+                self.node(node_ref(self.pages, at, node.value(place))?, level - 1, (start, end))?
             } else {
-                self.visitor
-                    .value(node.key(place), if self.part == Part::Index { 1 } else { value })
+                self.visitor.value(node.key(place), 1)
             };
             if flow.is_break() {
                 return Ok(flow);
@@ -220,44 +222,15 @@ impl Walk<'_> {
     }
 }
 
-fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, part: Part, level: u8) -> Result<Arc<Page>> {
-    if Node::of(&page, part, level).is_some() { Ok(page) } else { Err(pages.damaged(at)) }
+fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, level: u8) -> Result<Arc<Page>> {
+    if Node::of(&page, Part::Index, level).is_some() { Ok(page) } else { Err(pages.damaged(at)) }
 }
 
 impl Layout for BTreeLayout {
     type Index = StoredIndex;
 
-    fn walk(
-        pages: &Pages,
-        tree: &Tree,
-        part: Part,
-        from: u64,
-        visitor: &mut dyn Visitor,
-    ) -> Result<()> {
-        if part != Part::Index {
-            return TableLayout::walk(pages, tree, part, from, visitor);
-        }
-        if let Some(root) = tree.root {
-            let _ = Walk { pages, part, from, visitor }.node(root, tree.height, (0, u64::MAX))?;
-        }
-        Ok(())
-    }
-
-    fn merge(
-        pages: &Pages,
-        tree: &Tree,
-        part: Part,
-        edits: &mut dyn Iterator<Item = (u64, u128)>,
-    ) -> Result<Tree> {
-        if part != Part::Index {
-            return TableLayout::merge(pages, tree, part, edits);
-        }
-        let mut edits = edits.peekable();
-        if edits.peek().is_none() {
-            return Ok(*tree);
-        }
-        EditsMerge { pages, part }
-            .tree(tree, &mut (&mut edits as &mut dyn Iterator<Item = Entry>).peekable())
+    fn walk_index(pages: &Pages, index: &StoredIndex, visitor: &mut dyn Visitor) -> Result<()> {
+        Walk { pages, from: 0, visitor }.tree(&index.tree)
     }
 
     fn candidates(
@@ -279,8 +252,12 @@ impl Layout for BTreeLayout {
         edits.sort_unstable();
         let come = edits.iter().filter(|(_, comes)| *comes).count() as u64;
         let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
+        if edits.is_empty() {
+            return Ok(*index);
+        }
         let mut values = edits.iter().map(|(entry, comes)| (*entry, u128::from(*comes)));
-        let tree = Self::merge(pages, &index.tree, Part::Index, &mut values)?;
+        let values: &mut dyn Iterator<Item = Entry> = &mut values;
+        let tree = EditsMerge { pages }.tree(&index.tree, &mut values.peekable())?;
         Ok(StoredIndex { tree, buckets: 0, entries })
     }
 }
@@ -303,5 +280,5 @@ fn candidates_of(
         }
     }
     let tag = tag(hash);
-    BTreeLayout::walk(pages, &index.tree, Part::Index, index_entry(tag, 0), &mut OfTag(tag, found))
+    Walk { pages, from: index_entry(tag, 0), visitor: &mut OfTag(tag, found) }.tree(&index.tree)
 }

@@ -5,10 +5,11 @@
 //! millisecond or so. The index of a block that a merge changes is changed by the merge: before
 //! the part is read, after it, or at the same time.
 
-use super::CachedBackend;
 use super::compact::Loading;
+use super::index::ContentIndex;
 use super::layout::{IndexEdit, IndexState, Layout};
-use super::records::RecordPages;
+use super::record_pages::RecordPages;
+use super::records::Records;
 use crate::error::Result;
 use gemelo_format::Fingerprint;
 use std::ops::Range;
@@ -34,10 +35,10 @@ impl Unread {
     pub(super) const ALL: Self = Self::From(0, 0..0);
 }
 
-impl<L: Layout> CachedBackend<L> {
+impl<L: Layout> ContentIndex<L> {
     /// Adds the entries of the next records to the index. Returns whether there are more.
-    pub(super) fn catch_up_a_part(&self) -> Result<bool> {
-        let Some(index) = self.version.index.in_memory() else { return Ok(false) };
+    pub(super) fn catch_up(&self, records: &Records) -> Result<bool> {
+        let Some(index) = self.state.in_memory() else { return Ok(false) };
         let mut unread = self.unread.lock();
         if let Unread::Saved(loading) = &mut *unread {
             if loading.go_on(&self.pages) == Some(true) {
@@ -49,22 +50,24 @@ impl<L: Layout> CachedBackend<L> {
         }
         let Unread::From(first, started) = &*unread else { return Ok(false) };
         let (first, mut started) = (*first, started.clone());
+        let record_pages =
+            |first, most| RecordPages::find(&self.pages, &records.stored.fingerprints, first, most);
         if first >= started.start {
             // The disk reads them while those before them are looked at.
-            let ahead = self.record_pages(started.end, AHEAD_PAGES)?;
+            let ahead = record_pages(started.end, AHEAD_PAGES)?;
             self.pages.start(&ahead.places());
             started = started.end..ahead.next.unwrap_or(u64::MAX);
         }
-        let part = self.record_pages(first, PART_PAGES)?;
-        let records = part.read(&self.pages)?;
-        let keys: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
-        let live = self.stored_counts().are_live(&keys);
-        let mut edits = Vec::with_capacity(records.len());
+        let part = record_pages(first, PART_PAGES)?;
+        let read = part.read(&self.pages)?;
+        let keys: Vec<u64> = read.iter().map(|(pbn, _)| *pbn).collect();
+        let live = records.stored_counts().are_live(&keys);
+        let mut edits = Vec::with_capacity(read.len());
         let mut removed = Vec::new();
-        for ((pbn, fingerprint), is_live) in records.into_iter().zip(live) {
+        for ((pbn, fingerprint), is_live) in read.into_iter().zip(live) {
             let is_live = is_live?;
             let hash = fingerprint.low();
-            if is_live && self.is_about_to_change(pbn, fingerprint) {
+            if is_live && is_about_to_change(records, pbn, fingerprint) {
                 removed.push(IndexEdit { hash, pbn, comes: false });
             } else if is_live {
                 edits.push(IndexEdit { hash, pbn, comes: true });
@@ -77,18 +80,13 @@ impl<L: Layout> CachedBackend<L> {
         *unread = part.next.map_or(Unread::Nothing, |next| Unread::From(next, started));
         Ok(!matches!(*unread, Unread::Nothing))
     }
+}
 
-    /// The next pages of records from a PBN on.
-    fn record_pages(&self, first: u64, most: usize) -> Result<RecordPages> {
-        RecordPages::find::<L>(&self.pages, &self.version.fingerprints, first, most)
-    }
-
-    /// Returns whether the merge of the frozen delta removes this entry. It may have done so
-    /// already, and would not do it again.
-    fn is_about_to_change(&self, pbn: u64, fingerprint: Fingerprint) -> bool {
-        let Some(frozen) = self.frozen() else { return false };
-        let is_freed = frozen.counts.get(pbn).is_some_and(|count| *count == 0);
-        let identity = frozen.identity(pbn);
-        is_freed || identity.is_some_and(|identity| identity.fingerprint() != fingerprint)
-    }
+/// Returns whether the merge of the frozen delta removes this entry. It may have done so already,
+/// and would not do it again.
+fn is_about_to_change(records: &Records, pbn: u64, fingerprint: Fingerprint) -> bool {
+    let Some(frozen) = records.frozen_delta() else { return false };
+    let is_freed = frozen.counts.get(pbn).is_some_and(|count| *count == 0);
+    let identity = frozen.identity(pbn);
+    is_freed || identity.is_some_and(|identity| identity.fingerprint() != fingerprint)
 }

@@ -1,11 +1,10 @@
 //! Compares the map of a volume with those of its neighbours, node by node. Nodes that the maps
 //! share are not looked at.
 
-use super::CachedBackend;
 use super::family::{Adjacent, Entries, Gains};
 use super::layer::{LEAF_LBNS, Position};
-use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
+use super::maps::Maps;
 use crate::error::Result;
 use crate::traits::{Differences, DifferingEntry};
 use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, Pbn, VolumeId, WordForm};
@@ -41,7 +40,13 @@ struct Spot<'m> {
     node: Option<MapNode>,
 }
 
-impl Spot<'_> {
+impl<'m> Spot<'m> {
+    /// The root of a volume's map.
+    fn root(maps: &'m Maps, id: VolumeId) -> Result<Self> {
+        let view = maps.view_of(id)?;
+        Ok(Self { view: Some(view), node: view.root() })
+    }
+
     fn key(&self) -> Option<NodeKey> {
         self.node.map(|node| node.key)
     }
@@ -77,7 +82,7 @@ impl Spot<'_> {
 
 /// The nodes of a volume and its neighbours at one place of their maps.
 #[derive(Clone, Copy)]
-pub(super) struct Trio<'m> {
+struct Trio<'m> {
     at: Position,
     own: Spot<'m>,
     beside: [Spot<'m>; 2],
@@ -186,38 +191,43 @@ impl<'m> Trio<'m> {
     }
 }
 
-impl<L: Layout> CachedBackend<L> {
-    fn spot(&self, id: VolumeId) -> Result<Spot<'_>> {
-        let view = self.view(&self.volume(id)?.map);
-        Ok(Spot { view: Some(view), node: view.root() })
+/// The end of the part of a volume in its family, before it comes.
+pub(super) struct FamilyComparison<'m> {
+    maps: &'m Maps,
+    id: VolumeId,
+    parting: Parting,
+}
+
+impl<'m> FamilyComparison<'m> {
+    pub(super) const fn new(maps: &'m Maps, id: VolumeId, parting: Parting) -> Self {
+        Self { maps, id, parting }
     }
 
     /// The roots of a volume's map and of those of its neighbours from an LBN on, and the LBN from
     /// which on it may have others.
-    fn roots(&self, id: VolumeId, from: u64) -> Result<(Trio<'_>, u64)> {
-        let Adjacent { volumes, end } = self.neighbours(id, from)?;
-        let own = self.spot(id)?;
+    fn roots(&self, from: u64) -> Result<(Trio<'m>, u64)> {
+        let Adjacent { volumes, end } = self.maps.neighbours(self.id, from)?;
+        let own = Spot::root(self.maps, self.id)?;
         let mut beside = [Spot::default(); 2];
         for (spot, volume) in beside.iter_mut().zip(volumes) {
             if let Some(volume) = volume {
-                *spot = self.spot(volume)?;
+                *spot = Spot::root(self.maps, volume)?;
             }
         }
-        Ok((Trio::of(own, beside, self.words), end))
+        Ok((Trio::of(own, beside, self.maps.form), end))
     }
 
-    fn walk_family(
+    /// Visits the places in these LBNs, as [`Trio::walk`] does.
+    fn walk(
         &self,
-        id: VolumeId,
         lbns: Range<u64>,
-        parting: Parting,
         visit: &mut dyn FnMut(&Trio<'_>, &Range<u64>) -> Result<bool>,
     ) -> Result<Option<u64>> {
         let mut start = lbns.start;
         while start < lbns.end {
-            let (roots, end) = self.roots(id, start)?;
+            let (roots, end) = self.roots(start)?;
             let some = start..end.min(lbns.end);
-            let visited = roots.walk(&some, parting, &mut |trio| visit(trio, &some))?;
+            let visited = roots.walk(&some, self.parting, &mut |trio| visit(trio, &some))?;
             if let Some(visited) = visited {
                 return Ok(Some(visited.min(some.end)));
             }
@@ -227,31 +237,26 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// Reads the leaves that are compared in these LBNs in one list.
-    fn fetch_compared(&self, id: VolumeId, lbns: Range<u64>, parting: Parting) -> Result<()> {
+    fn fetch(&self, lbns: Range<u64>) -> Result<()> {
         let mut leaves = Vec::new();
-        self.walk_family(id, lbns, parting, &mut |trio, _| {
+        self.walk(lbns, &mut |trio, _| {
             if trio.at.level == 0 {
                 let [before, after] = trio.beside;
                 leaves.extend([trio.own, before, after].into_iter().filter_map(|spot| spot.node));
             }
-            Ok(leaves.len() < self.pages.max_fetched())
+            Ok(leaves.len() < self.maps.pages.max_fetched())
         })?;
-        MapView::fetch(&self.pages, &leaves);
+        MapView::fetch(&self.maps.pages, &leaves);
         Ok(())
     }
 
     /// Computes what the end of a volume's part in these LBNs changes. It has not left there.
-    pub(super) fn difference(
-        &self,
-        id: VolumeId,
-        lbns: Range<u64>,
-        parting: Parting,
-    ) -> Result<Difference> {
-        self.fetch_compared(id, lbns.clone(), parting)?;
+    pub(super) fn difference(&self, lbns: Range<u64>) -> Result<Difference> {
+        self.fetch(lbns.clone())?;
         let mut all = Difference::default();
-        self.walk_family(id, lbns, parting, &mut |trio, lbns| {
+        self.walk(lbns, &mut |trio, lbns| {
             if trio.at.level == 0 {
-                trio.compare(lbns, parting, &mut all)?;
+                trio.compare(lbns, self.parting, &mut all)?;
             }
             Ok(true)
         })?;
@@ -259,100 +264,30 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// The LBN after as many LBNs as may leave their family in one change: nodes of which some are
-    /// compared, and `most` of whose counts change, about. `None` if there are fewer. Reads what
-    /// the change needs.
-    pub(super) fn end_of_leave(&self, id: VolumeId, from: u64, most: u64) -> Result<Option<u64>> {
-        let end = self.end_of_nodes(id, from, Parting::Leave, LEAVING_NODES)?;
+    /// compared, and `most` of whose counts change, about. `None` if there are fewer. Gives also
+    /// the references that blocks get.
+    pub(super) fn end_of_leave(&self, from: u64, most: u64) -> Result<(Option<u64>, Gains)> {
+        let end = self.end_of_nodes(from, LEAVING_NODES)?;
         let lbns = from..end.unwrap_or(u64::MAX);
-        self.fetch_compared(id, lbns.clone(), Parting::Leave)?;
+        self.fetch(lbns.clone())?;
         let mut all = Difference::default();
-        let end_of_most = self.walk_family(id, lbns, Parting::Leave, &mut |trio, lbns| {
+        let end_of_most = self.walk(lbns, &mut |trio, lbns| {
             if trio.at.level == 0 {
-                trio.compare(lbns, Parting::Leave, &mut all)?;
+                trio.compare(lbns, self.parting, &mut all)?;
             }
             Ok(all.gains.len() < most)
         })?;
-        self.counts_after(&all.gains)?;
-        Ok(end_of_most.or(end))
-    }
-
-    /// Calls `visit` with the blocks of a volume's entries that another volume does not have at the
-    /// same LBN.
-    pub(super) fn differing(
-        &self,
-        id: VolumeId,
-        other: Option<VolumeId>,
-        lbns: Range<u64>,
-        visit: &mut dyn FnMut(u64),
-    ) -> Result<()> {
-        let other = other.map_or_else(|| Ok(Spot::default()), |other| self.spot(other))?;
-        let trio = Trio::of(self.spot(id)?, [other; 2], self.words);
-        trio.walk(&lbns, Parting::Leave, &mut |trio| {
-            if trio.at.level == 0 {
-                let [other, _] = trio.beside;
-                let words =
-                    (trio.at.lbns().start..).zip(trio.own.words()?.into_iter().zip(other.words()?));
-                for (_, (own, other)) in words.filter(|(lbn, _)| lbns.contains(lbn)) {
-                    let [own, other] = [own, other].map(|word| self.pbn_of(word));
-                    if own != 0 && own != other {
-                        visit(own);
-                    }
-                }
-            }
-            Ok(true)
-        })?;
-        Ok(())
-    }
-
-    /// Does the work of [`crate::Map::differences`]. The leaves are read in one list.
-    pub(super) fn compare_maps(
-        &self,
-        id: VolumeId,
-        other: Option<VolumeId>,
-        lbns: Range<u64>,
-        most: usize,
-    ) -> Result<Differences> {
-        let other = other.map_or_else(|| Ok(Spot::default()), |other| self.spot(other))?;
-        let trio = Trio::of(self.spot(id)?, [other; 2], self.words);
-        let mut leaves = Vec::new();
-        let end = trio.walk(&lbns, Parting::Leave, &mut |trio| {
-            if trio.at.level == 0 {
-                leaves.push(*trio);
-            }
-            Ok(leaves.len() < most)
-        })?;
-        let nodes = leaves.iter().flat_map(|trio| [trio.own.node, trio.beside[0].node]);
-        let nodes: Vec<MapNode> = nodes.flatten().collect();
-        MapView::fetch(&self.pages, &nodes);
-        let mut entries = Vec::new();
-        for leaf in &leaves {
-            let words = leaf.own.words()?.into_iter().zip(leaf.beside[0].words()?);
-            let differing = (leaf.at.lbns().start..)
-                .zip(words)
-                .filter(|(lbn, (own, other))| own != other && lbns.contains(lbn));
-            entries.extend(differing.map(|(lbn, (own, other))| DifferingEntry {
-                lbn: Lbn(lbn),
-                other: self.words.entry(other),
-                own: self.words.entry(own),
-            }));
-        }
-        Ok(Differences { entries, end: Lbn(end.map_or(lbns.end, |end| end.min(lbns.end))) })
+        Ok((end_of_most.or(end), all.gains))
     }
 
     /// The LBN after as many nodes as a change may compare; `None` if there are fewer.
-    pub(super) fn end_of_nodes(
-        &self,
-        id: VolumeId,
-        from: u64,
-        parting: Parting,
-        most: u64,
-    ) -> Result<Option<u64>> {
+    fn end_of_nodes(&self, from: u64, most: u64) -> Result<Option<u64>> {
         let mut left = most;
         // A walk lists the children of a node that are in its range, and most are not needed here.
         let (mut next, mut length) = (from, most.saturating_mul(LEAF_LBNS));
         while next < u64::MAX {
             let end = next.saturating_add(length);
-            let end_of_all = self.walk_family(id, next..end, parting, &mut |trio, _| {
+            let end_of_all = self.walk(next..end, &mut |trio, _| {
                 // A node counts where it ends.
                 left = left.saturating_sub(u64::from(trio.at.lbns().end <= end));
                 Ok(left > 0)
@@ -365,14 +300,87 @@ impl<L: Layout> CachedBackend<L> {
         Ok(None)
     }
 
-    /// The end of the LBNs from `from` on below a node that another volume has as well.
-    pub(super) fn end_of_shared(
-        &self,
-        id: VolumeId,
-        other: VolumeId,
-        from: Lbn,
-    ) -> Result<Option<Lbn>> {
-        let mut trio = Trio::of(self.spot(id)?, [self.spot(other)?; 2], self.words);
+    /// The end of the LBNs from `from` on below a node that is not compared.
+    pub(super) fn end_of_untouched(&self, from: Lbn) -> Result<Option<Lbn>> {
+        let (mut trio, end) = self.roots(from.0)?;
+        let leaf = from.0 / LEAF_LBNS;
+        if !trio.at.leaves().contains(&leaf) {
+            return Ok(Some(Lbn(end)));
+        }
+        loop {
+            if !trio.matters(self.parting) {
+                return Ok(Some(Lbn(trio.at.lbns().end.min(end))));
+            }
+            if trio.at.level == 0 {
+                return Ok(None);
+            }
+            trio = trio.towards(leaf)?;
+        }
+    }
+}
+
+/// The maps of a volume and of another one, or an empty one.
+pub(super) struct PairComparison<'m> {
+    maps: &'m Maps,
+    roots: Trio<'m>,
+}
+
+impl<'m> PairComparison<'m> {
+    pub(super) fn new(maps: &'m Maps, id: VolumeId, other: Option<VolumeId>) -> Result<Self> {
+        let other = other.map_or_else(|| Ok(Spot::default()), |other| Spot::root(maps, other))?;
+        Ok(Self { maps, roots: Trio::of(Spot::root(maps, id)?, [other; 2], maps.form) })
+    }
+
+    /// Calls `visit` with the blocks of a volume's entries that another volume does not have at the
+    /// same LBN.
+    pub(super) fn differing(&self, lbns: Range<u64>, visit: &mut dyn FnMut(u64)) -> Result<()> {
+        self.roots.walk(&lbns, Parting::Leave, &mut |trio| {
+            if trio.at.level == 0 {
+                let [other, _] = trio.beside;
+                let words =
+                    (trio.at.lbns().start..).zip(trio.own.words()?.into_iter().zip(other.words()?));
+                for (_, (own, other)) in words.filter(|(lbn, _)| lbns.contains(lbn)) {
+                    let [own, other] = [own, other].map(|word| self.maps.pbn_of(word));
+                    if own != 0 && own != other {
+                        visit(own);
+                    }
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(())
+    }
+
+    /// Does the work of [`crate::Map::differences`]. The leaves are read in one list.
+    pub(super) fn differences(&self, lbns: Range<u64>, most: usize) -> Result<Differences> {
+        let mut leaves = Vec::new();
+        let end = self.roots.walk(&lbns, Parting::Leave, &mut |trio| {
+            if trio.at.level == 0 {
+                leaves.push(*trio);
+            }
+            Ok(leaves.len() < most)
+        })?;
+        let nodes = leaves.iter().flat_map(|trio| [trio.own.node, trio.beside[0].node]);
+        let nodes: Vec<MapNode> = nodes.flatten().collect();
+        MapView::fetch(&self.maps.pages, &nodes);
+        let mut entries = Vec::new();
+        for leaf in &leaves {
+            let words = leaf.own.words()?.into_iter().zip(leaf.beside[0].words()?);
+            let differing = (leaf.at.lbns().start..)
+                .zip(words)
+                .filter(|(lbn, (own, other))| own != other && lbns.contains(lbn));
+            entries.extend(differing.map(|(lbn, (own, other))| DifferingEntry {
+                lbn: Lbn(lbn),
+                other: self.maps.form.entry(other),
+                own: self.maps.form.entry(own),
+            }));
+        }
+        Ok(Differences { entries, end: Lbn(end.map_or(lbns.end, |end| end.min(lbns.end))) })
+    }
+
+    /// The end of the LBNs from `from` on below a node that both volumes have.
+    pub(super) fn end_of_shared(&self, from: Lbn) -> Result<Option<Lbn>> {
+        let mut trio = self.roots;
         let leaf = from.0 / LEAF_LBNS;
         if !trio.at.leaves().contains(&leaf) {
             return Ok(Some(Lbn(u64::MAX)));
@@ -384,28 +392,5 @@ impl<L: Layout> CachedBackend<L> {
             trio = trio.towards(leaf)?;
         }
         Ok(Some(Lbn(trio.at.lbns().end)))
-    }
-
-    /// The end of the LBNs from `from` on below a node that is not compared.
-    pub(super) fn end_of_untouched(
-        &self,
-        id: VolumeId,
-        from: Lbn,
-        parting: Parting,
-    ) -> Result<Option<Lbn>> {
-        let (mut trio, end) = self.roots(id, from.0)?;
-        let leaf = from.0 / LEAF_LBNS;
-        if !trio.at.leaves().contains(&leaf) {
-            return Ok(Some(Lbn(end)));
-        }
-        loop {
-            if !trio.matters(parting) {
-                return Ok(Some(Lbn(trio.at.lbns().end.min(end))));
-            }
-            if trio.at.level == 0 {
-                return Ok(None);
-            }
-            trio = trio.towards(leaf)?;
-        }
     }
 }

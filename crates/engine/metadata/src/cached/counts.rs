@@ -1,7 +1,7 @@
 //! The reference counts on disk: small ones packed by groups of PBNs, large ones by PBN.
 
-use super::Version;
 use super::pages::Pages;
+use super::records::StoredRecords;
 use super::stored::Reader;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{COUNT_PAGE_PBNS, CountAt, MANY, Part};
@@ -16,10 +16,10 @@ pub(super) struct StoredCounts<'c> {
 }
 
 impl<'c> StoredCounts<'c> {
-    pub(super) const fn new<I>(pages: &'c Pages, version: &'c Version<I>) -> Self {
+    pub(super) const fn new(pages: &'c Pages, stored: &'c StoredRecords) -> Self {
         Self {
-            small: Reader::new(pages, &version.counts, Part::Counts),
-            many: Reader::new(pages, &version.many, Part::Many),
+            small: Reader::new(pages, &stored.counts, Part::Counts),
+            many: Reader::new(pages, &stored.many, Part::Many),
         }
     }
 
@@ -100,9 +100,9 @@ pub(super) struct CountEdits {
 impl CountEdits {
     /// The changes that a checkpoint makes to the counts of the one before it, for these new counts
     /// by PBN, in order.
-    pub(super) fn new<I>(
+    pub(super) fn new(
         pages: &Pages,
-        before: &Version<I>,
+        before: &StoredRecords,
         counted: &[(u64, u32)],
     ) -> Result<Self> {
         let mut stored = Reader::new(pages, &before.counts, Part::Counts);

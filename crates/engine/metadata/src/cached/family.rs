@@ -6,10 +6,9 @@
 //! its volume, and a removal compares the maps of the volume and its neighbours, without the nodes
 //! that they share. A volume that is being removed leaves its family from LBN 0 on, piece by piece.
 
-use super::CachedBackend;
-use super::layout::Layout;
+use super::maps::Maps;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Lbn, Pbn, VolumeId};
+use gemelo_format::{Lbn, VolumeId};
 use std::collections::BTreeMap;
 
 /// The place of a volume in its family.
@@ -104,12 +103,7 @@ impl Gains {
     }
 }
 
-impl<L: Layout> CachedBackend<L> {
-    /// The PBN of a word; 0 for none.
-    pub(super) fn pbn_of(&self, word: u64) -> u64 {
-        self.words.pbn(word).map_or(0, Pbn::number)
-    }
-
+impl Maps {
     fn place_mut(&mut self, id: VolumeId) -> Result<&mut Place> {
         Ok(&mut self.volume_mut(id)?.place)
     }
@@ -213,10 +207,28 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
+    /// Returns whether a volume leaves its family if its LBNs from this one on are unmapped. A
+    /// volume that is being removed is unmapped from its start.
+    pub(super) fn leaves_family(&self, id: VolumeId, from: u64) -> Result<bool> {
+        let volume = self.volume(id)?;
+        let (is_hidden, left) = (volume.record.is_hidden, Lbn(volume.place.left));
+        Ok(is_hidden && self.next_word(id, left, Lbn(from))?.is_none())
+    }
+
+    /// The most LBNs that the removal of a volume looks at: those that it maps, and those that both
+    /// of its neighbours map.
+    pub(super) fn blocks_of_removal(&self, id: VolumeId) -> u64 {
+        let Some(volume) = self.volumes.get(&id) else { return 0 };
+        let mapped = |id: Option<VolumeId>| {
+            id.and_then(|id| self.volumes.get(&id)).map_or(0, |volume| volume.mapped)
+        };
+        volume.mapped + mapped(volume.place.before).min(mapped(volume.place.after))
+    }
+
     /// Completes the places of volumes that know only the one before them.
     pub(super) fn link_families(&mut self) -> Result<()> {
         let wrong = || MetadataError::damaged("the order of the volumes in the checkpoint's table");
-        let ids: Vec<VolumeId> = self.volumes.keys().copied().collect();
+        let ids = self.ids();
         let mut first = Vec::new();
         for id in &ids {
             let volume = self.volume(*id)?;

@@ -48,17 +48,17 @@ pub(super) fn write_all<I: IndexState>(pages: &Pages, merged: &mut Merged<I>) ->
     for map in merged.maps.values_mut() {
         image.tree(map, Part::Map)?;
     }
-    let version = &mut merged.version;
+    let records = &mut merged.records;
     for (array, part) in [
-        (&mut version.counts, Part::Counts),
-        (&mut version.many, Part::Many),
-        (&mut version.fingerprints, Part::Fingerprints),
+        (&mut records.counts, Part::Counts),
+        (&mut records.many, Part::Many),
+        (&mut records.fingerprints, Part::Fingerprints),
     ] {
         let mut tree = **array;
         image.tree(&mut tree, part)?;
         *array = tree.into();
     }
-    assert!(version.index.stored().tree.root.is_none(), "an image has no index");
+    assert!(merged.index.stored().tree.root.is_none(), "an image has no index");
     merged.layers.values_mut().for_each(|map| follow(map, &image.moved));
     merged.moved = image.moved;
     Ok(())

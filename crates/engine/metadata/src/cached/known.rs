@@ -1,15 +1,26 @@
 //! Looks up counts, identities and records of blocks: in the deltas, in the tables of arrays, and
 //! then in the pages, those of a list in one list.
 
-use super::CachedBackend;
+use super::array;
 use super::counts::StoredCounts;
-use super::layout::Layout;
+use super::delta::Delta;
+use super::layout::Values;
+use super::records::Records;
 use super::stored::Reader;
 use crate::Record;
 use crate::error::Result;
-use gemelo_format::Identity;
+use gemelo_format::{CountAt, Identity, Part, Pbn, counted_pbns};
+use std::iter::Peekable;
 
-impl<L: Layout> CachedBackend<L> {
+impl Records {
+    pub(super) fn stored_counts(&self) -> StoredCounts<'_> {
+        StoredCounts::new(&self.pages, &self.stored)
+    }
+
+    fn stored_fingerprints(&self) -> Reader<'_> {
+        Reader::new(&self.pages, &self.stored.fingerprints, Part::Fingerprints)
+    }
+
     pub(super) fn count(&self, pbn: u64) -> Result<u32> {
         match self.recent_count(pbn) {
             Some(count) => Ok(count),
@@ -20,7 +31,7 @@ impl<L: Layout> CachedBackend<L> {
     /// The count of a PBN, if a delta has it.
     pub(super) fn recent_count(&self, pbn: u64) -> Option<u32> {
         let recent = self.active.counts.get(pbn);
-        recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(pbn))).copied()
+        recent.or_else(|| self.frozen_delta().and_then(|delta| delta.counts.get(pbn))).copied()
     }
 
     /// The count of a PBN, if it is in memory.
@@ -33,9 +44,9 @@ impl<L: Layout> CachedBackend<L> {
         self.recent_identity(pbn).or_else(|| stored.known(pbn).map(identity_of_bits))
     }
 
-    pub(super) fn known_records(&self) -> KnownRecords<'_, L> {
+    pub(super) fn known_records(&self) -> KnownRecords<'_> {
         let (fingerprints, counts) = (self.stored_fingerprints(), self.stored_counts());
-        KnownRecords { backend: self, fingerprints, counts }
+        KnownRecords { records: self, fingerprints, counts }
     }
 
     /// The counts of PBNs, in their order.
@@ -68,21 +79,63 @@ impl<L: Layout> CachedBackend<L> {
     /// The identity of a PBN, if a delta has it.
     pub(super) fn recent_identity(&self, pbn: u64) -> Option<Identity> {
         let recent = self.active.identity(pbn);
-        recent.or_else(|| self.frozen().and_then(|delta| delta.identity(pbn)))
+        recent.or_else(|| self.frozen_delta().and_then(|delta| delta.identity(pbn)))
+    }
+
+    /// Does the work of [`crate::Index::visit_used`].
+    pub(super) fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
+        let from = CountAt::of(first.number());
+        let mut active = counted_from(&self.active, first).peekable();
+        let frozen = self.frozen_delta().into_iter().flat_map(|delta| counted_from(delta, first));
+        let mut frozen = frozen.peekable();
+        let mut stored = Values(|group: u64, counts: u128| {
+            let before_first = if group == from.group { from.mask_before() } else { 0 };
+            let recent = mask_of(&mut active, group) | mask_of(&mut frozen, group);
+            let older = counted_pbns(group, counts & !(before_first | recent));
+            older.filter_map(|(pbn, _)| Pbn::new(pbn)).for_each(&mut *visit);
+        });
+        array::walk(&self.pages, &self.stored.counts, Part::Counts, from.group, &mut stored)?;
+        for delta in self.frozen_delta().into_iter().chain([&self.active]) {
+            for pbn in counted_from(delta, first) {
+                let is_shown =
+                    std::ptr::eq(delta, &raw const self.active) || !self.active.counts.has(pbn);
+                if is_shown && self.count(pbn)? > 0 {
+                    Pbn::new(pbn).into_iter().for_each(&mut *visit);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
+/// The PBNs from this one on whose counts a delta has, in order.
+fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u64> {
+    let counted = delta.counts.sorted().into_iter().map(|(pbn, _)| pbn);
+    counted.skip_while(move |pbn| *pbn < first.number())
+}
+
+/// The bits of the counts of the next PBNs that are in a group. Those of groups before it are
+/// passed over.
+fn mask_of(pbns: &mut Peekable<impl Iterator<Item = u64>>, group: u64) -> u128 {
+    let mut mask = 0;
+    while let Some(pbn) = pbns.next_if(|pbn| CountAt::of(*pbn).group <= group) {
+        let at = CountAt::of(pbn);
+        mask |= if at.group == group { at.mask() } else { 0 };
+    }
+    mask
+}
+
 /// Looks up records that are in memory.
-pub(super) struct KnownRecords<'c, L: Layout> {
-    backend: &'c CachedBackend<L>,
+pub(super) struct KnownRecords<'c> {
+    records: &'c Records,
     fingerprints: Reader<'c>,
     counts: StoredCounts<'c>,
 }
 
-impl<L: Layout> KnownRecords<'_, L> {
+impl KnownRecords<'_> {
     pub(super) fn get(&self, pbn: u64) -> Option<Record> {
-        let identity = self.backend.known_identity(&self.fingerprints, pbn)?;
-        Some(Record::new(identity, self.backend.known_count(&self.counts, pbn)?))
+        let identity = self.records.known_identity(&self.fingerprints, pbn)?;
+        Some(Record::new(identity, self.records.known_count(&self.counts, pbn)?))
     }
 }
 

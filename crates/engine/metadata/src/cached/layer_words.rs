@@ -181,7 +181,7 @@ impl LayerWords {
 
 #[cfg(test)]
 mod tests {
-    use super::super::WORD_BYTES;
+    use super::super::maps::WORD_BYTES;
     use super::*;
     use gemelo_base::random::Random;
 

@@ -1,6 +1,7 @@
-//! The differences between the backends of this module: the layout of numbers and index entries in
-//! pages, and the place of the index.
+//! The differences between the backends of this module: the place of the index, and its layout in
+//! pages.
 
+use super::array;
 use super::compact::{Loading, MemoryIndex};
 use super::pages::Pages;
 use crate::IndexSampling;
@@ -40,9 +41,6 @@ pub(crate) trait IndexState: Clone + Send + Sync {
     /// Returns the index as the table of a checkpoint names it.
     fn stored(&self) -> StoredIndex;
 
-    /// The pages that the index has, and their part.
-    fn tree(&self) -> (Tree, Part);
-
     /// The number of entries.
     fn entries(&self) -> u64;
 
@@ -64,10 +62,6 @@ impl IndexState for StoredIndex {
 
     fn stored(&self) -> StoredIndex {
         *self
-    }
-
-    fn tree(&self) -> (Tree, Part) {
-        (self.tree, Part::Index)
     }
 
     fn entries(&self) -> u64 {
@@ -140,28 +134,13 @@ pub(crate) trait Visitor {
     }
 }
 
-/// A layout of two kinds of data in pages: numbers by key, where 0 stands for an absent key, and
-/// index entries.
+/// A layout of the index. Maps, counts and fingerprints are arrays in all of them.
 pub(crate) trait Layout: Send + Sync + 'static {
     /// The index of a state of the metadata.
     type Index: IndexState;
 
-    /// Visits the tree in the order of its keys, beginning with this key.
-    fn walk(
-        pages: &Pages,
-        tree: &Tree,
-        part: Part,
-        from: u64,
-        visitor: &mut dyn Visitor,
-    ) -> Result<()>;
-
-    /// Returns the tree with these values, which are in the order of their keys.
-    fn merge(
-        pages: &Pages,
-        tree: &Tree,
-        part: Part,
-        edits: &mut dyn Iterator<Item = (u64, u128)>,
-    ) -> Result<Tree>;
+    /// Visits the pages of an index, and the entries of one on disk.
+    fn walk_index(pages: &Pages, index: &Self::Index, visitor: &mut dyn Visitor) -> Result<()>;
 
     /// Adds the PBNs that the index has for the lower halves of fingerprints, at most
     /// [`MAX_CANDIDATES`] for each, with the places of the hashes. Their records decide. After an
@@ -211,14 +190,9 @@ impl Visitor for First {
 }
 
 /// Returns the first key at or after `from` that has a value.
-pub(super) fn next<L: Layout>(
-    pages: &Pages,
-    tree: &Tree,
-    part: Part,
-    from: u64,
-) -> Result<Option<u64>> {
+pub(super) fn next(pages: &Pages, tree: &Tree, part: Part, from: u64) -> Result<Option<u64>> {
     let mut first = First(None);
-    L::walk(pages, tree, part, from, &mut first)?;
+    array::walk(pages, tree, part, from, &mut first)?;
     Ok(first.0)
 }
 

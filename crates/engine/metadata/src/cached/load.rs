@@ -1,21 +1,23 @@
 //! Reads a checkpoint: only the pages that say which slots are in use, unless a damaged pool is
 //! salvaged ([`super::salvage`]).
 
+use super::array;
 use super::catch_up::Unread;
-use super::family::Place;
-use super::layout::{IndexState, Layout, StoredIndex, Visitor};
-use super::map::{MapState, NodeKey};
+use super::layout::{IndexState, Layout, Visitor};
+use super::map::NodeKey;
 use super::pages::Pages;
 use super::parents::Parents;
-use super::{CachedBackend, CachedVolume, Version, image};
+use super::records::StoredRecords;
+use super::salvage::salvage;
+use super::{CachedBackend, image};
 use crate::error::{MetadataError, Result};
 use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
-use gemelo_base::locks::Mutex;
 use gemelo_base::units::format_counted;
-use gemelo_format::{NodeRef, Part, PoolSeed, Root, Slot, StoreTable, Tree, read_chain};
+use gemelo_format::{NodeRef, Part, PoolSeed, Root, Slot, StoreTable, read_chain};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The pages of maps, some of which share them.
 #[derive(Default)]
@@ -118,138 +120,96 @@ fn claim(pages: &Pages, slot: Slot) -> Result<()> {
     Err(MetadataError::damaged(format!("slot {} is used twice", slot.number())))
 }
 
-impl<L: Layout> CachedBackend<L> {
-    /// Reads the checkpoint of a root.
-    pub(super) fn load(
-        home: &BackendContext<'_>,
-        root: &Root,
-        options: LoadOptions,
-        damage: &mut Damage,
-    ) -> Result<Self> {
-        let LoadOptions { cache, salvages } = options;
-        let superblock = home.superblock;
-        let seed = PoolSeed::of(superblock);
-        let chain = read_chain(&*home.disk, superblock, root, seed)?;
-        for slot in &chain.damaged_copies {
-            damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
-        }
-        let table = StoreTable::decode(&chain.stream)
-            .ok_or_else(|| MetadataError::damaged("the checkpoint's table is malformed"))?;
-        let (data_blocks, next_volume) = (root.data_blocks, root.next_volume);
-        let mut backend =
-            Self::new(root.policy, home, NewMetadata { data_blocks, next_volume, cache });
-        for slot in &chain.slots {
-            claim(&backend.pages, *slot)?;
-        }
-        backend.table = chain.slots;
-        Self::check_table(home, root, &table)?;
-        backend.list_volumes(&table, salvages)?;
-        if salvages {
-            backend.salvage(&table, damage)?;
-        } else {
-            (backend.references, backend.physical) = (root.references, root.physical);
-            backend.claim_all(&table, damage)?;
-        }
-        let halved = backend.pages.damaged_copies();
-        if halved > 0 {
-            damage
-                .harmless
-                .push(format!("one of two copies of {}", format_counted(halved, "page")));
-        }
-        Ok(backend)
+/// Reads the checkpoint of a root.
+pub(super) fn load<L: Layout>(
+    home: &BackendContext<'_>,
+    root: &Root,
+    options: LoadOptions,
+    damage: &mut Damage,
+) -> Result<CachedBackend<L>> {
+    let LoadOptions { cache, salvages } = options;
+    let superblock = home.superblock;
+    let seed = PoolSeed::of(superblock);
+    let chain = read_chain(&*home.disk, superblock, root, seed)?;
+    for slot in &chain.damaged_copies {
+        damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
     }
-
-    /// Checks the table's numbers against their bounds, so later arithmetic cannot overflow.
-    fn check_table(home: &BackendContext<'_>, root: &Root, table: &StoreTable) -> Result<()> {
-        let pbn_end = home.superblock.pbn_end(root.data_blocks);
-        let is_possible = root.physical < pbn_end
-            && table.index_entries < pbn_end
-            && u64::from(table.buckets) <= pbn_end
-            && root.references >= root.physical;
-        if is_possible {
-            Ok(())
-        } else {
-            Err(MetadataError::damaged("the checkpoint's table has numbers out of bounds"))
-        }
+    let table = StoreTable::decode(&chain.stream)
+        .ok_or_else(|| MetadataError::damaged("the checkpoint's table is malformed"))?;
+    let (data_blocks, next_volume) = (root.data_blocks, root.next_volume);
+    let new = NewMetadata { data_blocks, next_volume, cache };
+    let mut backend = CachedBackend::<L>::new(root.policy, home, new);
+    for slot in &chain.slots {
+        claim(&backend.pages, *slot)?;
     }
-
-    /// Takes the volumes of a table. A salvage counts all references anew, so it needs no order of
-    /// them, and drops one that cannot be.
-    fn list_volumes(&mut self, table: &StoreTable, salvages: bool) -> Result<()> {
-        for volume in &table.volumes {
-            let new = CachedVolume {
-                mapped: volume.mapped,
-                stored: volume.stored,
-                place: Place { before: volume.follows, after: None, left: volume.left },
-                ..CachedVolume::new(volume.record.clone(), MapState::of(volume.map))
-            };
-            let id = new.record.id;
-            self.check_size(new.record.size_bytes)?;
-            if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
-                return Err(MetadataError::damaged(format!(
-                    "the checkpoint's table has volume {id} twice, or an id that was never assigned"
-                )));
-            }
-        }
-        match self.link_families() {
-            Err(MetadataError::Damaged { .. }) if salvages => {
-                self.volumes.values_mut().for_each(|volume| volume.place = Place::default());
-                Ok(())
-            }
-            linked => linked,
-        }
+    backend.table = chain.slots;
+    check_table(home, root, &table)?;
+    backend.maps.list(&table, salvages)?;
+    if salvages {
+        salvage(&mut backend, &table, damage)?;
+    } else {
+        (backend.maps.references, backend.records.physical) = (root.references, root.physical);
+        claim_all(&mut backend, &table, damage)?;
     }
+    let halved = backend.pages.damaged_copies();
+    if halved > 0 {
+        damage.harmless.push(format!("one of two copies of {}", format_counted(halved, "page")));
+    }
+    Ok(backend)
+}
 
-    fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
-        let pages = &self.pages;
-        let mut maps = MapPages::default();
-        let mut claim = |tree: &Tree, part: Part, what: &str| {
-            let maps = (part == Part::Map).then_some(&mut maps);
-            let mut claim = Claim::new(pages, maps, false);
-            L::walk(pages, tree, part, 0, &mut claim)?;
-            let lost = claim.lost.iter().map(|_| format!("a part of {what}"));
-            damage.lost.extend(lost);
-            Ok::<_, MetadataError>(())
-        };
-        for volume in &table.volumes {
-            claim(&volume.map, Part::Map, &format!("the map of volume '{}'", volume.record.name))?;
-        }
-        claim(&table.counts, Part::Counts, "the reference counts")?;
-        claim(&table.many, Part::Many, "the large reference counts")?;
-        claim(&table.fingerprints, Part::Fingerprints, "the fingerprints")?;
-        if self.version.index.in_memory().is_none() {
-            claim(&table.index, Part::Index, "the index")?;
-        }
-        self.parents = maps.parents;
-        if self.policy.is_image() {
-            let mut seen = HashSet::new();
-            let maps = table.volumes.iter().map(|volume| &volume.map);
-            for tree in maps.chain([&table.counts, &table.many, &table.fingerprints]) {
-                image::read_all(pages, tree, &mut seen)?;
-            }
-        }
-        self.take_version(table)?;
-        if let Some(loading) = self.version.index.begin_loading(&self.pages, table.index) {
-            self.unread = Mutex::new(Unread::Saved(loading));
-        }
+/// Checks the table's numbers against their bounds, so later arithmetic cannot overflow.
+fn check_table(home: &BackendContext<'_>, root: &Root, table: &StoreTable) -> Result<()> {
+    let pbn_end = home.superblock.pbn_end(root.data_blocks);
+    let is_possible = root.physical < pbn_end
+        && table.index_entries < pbn_end
+        && u64::from(table.buckets) <= pbn_end
+        && root.references >= root.physical;
+    if is_possible {
         Ok(())
+    } else {
+        Err(MetadataError::damaged("the checkpoint's table has numbers out of bounds"))
     }
+}
 
-    /// Takes the trees of a table that are no maps.
-    pub(super) fn take_version(&mut self, table: &StoreTable) -> Result<()> {
-        let stored =
-            StoredIndex { tree: table.index, buckets: table.buckets, entries: table.index_entries };
-        self.version = Version {
-            counts: table.counts.into(),
-            many: table.many.into(),
-            fingerprints: table.fingerprints.into(),
-            index: L::Index::load(stored, self.pbn_end(), self.sampling)?,
-        };
-        self.pages.note_fit();
-        self.grow_cache();
-        if self.version.index.in_memory().is_some() {
-            self.unread = Mutex::new(Unread::ALL);
-        }
-        Ok(())
+fn claim_all<L: Layout>(
+    backend: &mut CachedBackend<L>,
+    table: &StoreTable,
+    damage: &mut Damage,
+) -> Result<()> {
+    let pages = Arc::clone(&backend.pages);
+    let mut maps = MapPages::default();
+    let mut note = |claim: Claim<'_>, what: &str| {
+        damage.lost.extend(claim.lost.iter().map(|_| format!("a part of the {what}")));
+    };
+    for volume in &table.volumes {
+        let mut claim = Claim::new(&pages, Some(&mut maps), false);
+        array::walk(&pages, &volume.map, Part::Map, 0, &mut claim)?;
+        note(claim, &format!("map of volume '{}'", volume.record.name));
     }
+    let stored = StoredRecords::of(table);
+    for (array, part, what) in stored.arrays() {
+        let mut claim = Claim::new(&pages, None, false);
+        array::walk(&pages, array, part, 0, &mut claim)?;
+        note(claim, what);
+    }
+    let index = backend.index.named_by(table, backend.records.pbn_end())?;
+    if index.in_memory().is_none() {
+        let mut claim = Claim::new(&pages, None, false);
+        L::walk_index(&pages, &index, &mut claim)?;
+        note(claim, "index");
+    }
+    backend.maps.parents = maps.parents;
+    if backend.policy.is_image() {
+        let mut seen = HashSet::new();
+        let maps = table.volumes.iter().map(|volume| &volume.map);
+        for tree in maps.chain([&table.counts, &table.many, &table.fingerprints]) {
+            image::read_all(&pages, tree, &mut seen)?;
+        }
+    }
+    backend.take_stored(stored, index);
+    if let Some(loading) = backend.index.state.begin_loading(&pages, table.index) {
+        *backend.index.unread.get_mut() = Unread::Saved(loading);
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use super::array;
 use super::cache::Width;
 use super::image::{self, Moved};
 use super::layer::{FANOUT, LEAF_LBNS, Layer, LayerId, Position};
-use super::layout::{self, Layout};
+use super::layout;
 use super::pages::Pages;
 use super::stored::{Array, Reader};
 use crate::error::Result;
@@ -280,34 +280,25 @@ fn add_touched(layer: &Layer, at: Position, lbns: Range<u64>, touched: &mut Chil
 }
 
 /// Returns the first mapped LBN of a map from `from` on, but before `end`.
-pub(super) fn next_mapped<L: Layout>(
-    view: MapView<'_>,
-    from: u64,
-    end: u64,
-) -> Result<Option<u64>> {
+pub(super) fn next_mapped(view: MapView<'_>, from: u64, end: u64) -> Result<Option<u64>> {
     let layers: Vec<&Layer> = view.map.layers().collect();
-    next_below::<L>(view, &layers, from, end)
+    next_below(view, &layers, from, end)
 }
 
 /// The same in a map with these layers, the newest first.
-fn next_below<L: Layout>(
-    view: MapView<'_>,
-    layers: &[&Layer],
-    from: u64,
-    end: u64,
-) -> Result<Option<u64>> {
+fn next_below(view: MapView<'_>, layers: &[&Layer], from: u64, end: u64) -> Result<Option<u64>> {
     if from >= end {
         return Ok(None);
     }
     let Some((layer, older)) = layers.split_first() else {
-        let found = layout::next::<L>(view.pages, &view.map.base, Part::Map, from)?;
+        let found = layout::next(view.pages, &view.map.base, Part::Map, from)?;
         return Ok(found.filter(|lbn| *lbn < end));
     };
     let (mut next, mut below) = (from, None);
     loop {
         let under = match below {
             Some(known) if known >= next => known,
-            _ => next_uncut::<L>(view, layer, older, next, end)?.unwrap_or(end),
+            _ => next_uncut(view, layer, older, next, end)?.unwrap_or(end),
         };
         below = Some(under);
         match layer.words.next(next..end) {
@@ -326,7 +317,7 @@ fn next_below<L: Layout>(
 }
 
 /// The first mapped LBN of the older layers and pages that this layer has not cut.
-fn next_uncut<L: Layout>(
+fn next_uncut(
     view: MapView<'_>,
     layer: &Layer,
     older: &[&Layer],
@@ -338,7 +329,7 @@ fn next_uncut<L: Layout>(
         if let Some(after) = layer.cuts.end_at(from / LEAF_LBNS) {
             from = after.saturating_mul(LEAF_LBNS);
         }
-        match next_below::<L>(view, older, from, end)? {
+        match next_below(view, older, from, end)? {
             Some(lbn) if layer.cuts.end_at(lbn / LEAF_LBNS).is_some() => from = lbn,
             found => return Ok(found),
         }

@@ -1,27 +1,32 @@
 //! Merges frozen layers and a frozen delta into the pages, which is the main part of a checkpoint.
 //! It holds no lock that writers need.
 
+use super::array;
 use super::counts::{CountEdits, StoredCounts};
+use super::delta::Delta;
 use super::image::{self, Moved};
 use super::layer::LayerId;
 use super::layout::{IndexEdit, IndexState, Layout};
 use super::map::MapState;
+use super::maps::FrozenMaps;
 use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use super::parents::Made;
+use super::records::{FrozenRecords, StoredRecords};
 use super::stale::{FreedEntries, sweep};
 use super::stored::Reader;
-use super::{Delta, Frozen, Version};
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// A merge of so many values is divided between two threads, and a third one writes.
 const MIN_DIVIDED: u64 = 4096;
 
 /// The state that a checkpoint has written.
 pub(super) struct Merged<I> {
-    pub(super) version: Version<I>,
+    pub(super) records: StoredRecords,
+    pub(super) index: I,
     /// The maps of the volumes.
     pub(super) maps: BTreeMap<VolumeId, Tree>,
     /// The maps with each layer, and the pages that were made of it.
@@ -63,46 +68,99 @@ impl MergeMaps<'_> {
     }
 }
 
-pub(super) fn merge<L: Layout>(
-    pages: &Pages,
-    before: &Version<L::Index>,
-    frozen: &Frozen,
-) -> Result<Merged<L::Index>> {
-    // The maps need nothing of the counts and records, nor these of the maps.
-    let of_records = || merge_records::<L>(pages, before, frozen);
-    let ((of_volumes, maps), version) = if frozen.delta.entries() < MIN_DIVIDED {
-        (merge_maps(pages, frozen)?, of_records()?)
-    } else {
-        pages.write_beside(|| {
-            std::thread::scope(|scope| {
-                let beside = std::thread::Builder::new().spawn_scoped(scope, of_records);
-                let maps = merge_maps(pages, frozen)?;
-                let version = match beside {
-                    Ok(beside) => {
-                        beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                    }
-                    Err(_) => of_records(),
-                };
-                Ok((maps, version?))
-            })
-        })?
-    };
-    let mut version = version;
-    if frozen.keeps_index {
-        version.index = pages.write_beside(|| version.index.save(pages))?;
+/// The state that a checkpoint writes, and the one on disk before it.
+pub(super) struct Frozen<I> {
+    pub(super) maps: Arc<FrozenMaps>,
+    pub(super) records: Arc<FrozenRecords>,
+    pub(super) before: StoredRecords,
+    pub(super) index: I,
+    /// `true` if the index is written for the next opening.
+    pub(super) saves_index: bool,
+    /// `true` if all pages are written.
+    pub(super) is_image: bool,
+}
+
+impl<I: IndexState> Frozen<I> {
+    pub(super) fn merge<L: Layout<Index = I>>(&self, pages: &Pages) -> Result<Merged<I>> {
+        // The maps need nothing of the counts and records, nor these of the maps.
+        let of_records = || self.merge_records::<L>(pages);
+        let ((of_volumes, maps), (records, mut index)) =
+            if self.records.delta.entries() < MIN_DIVIDED {
+                (merge_maps(pages, &self.maps)?, of_records()?)
+            } else {
+                pages.write_beside(|| {
+                    std::thread::scope(|scope| {
+                        let beside = std::thread::Builder::new().spawn_scoped(scope, of_records);
+                        let maps = merge_maps(pages, &self.maps)?;
+                        let records = match beside {
+                            Ok(beside) => beside
+                                .join()
+                                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                            Err(_) => of_records(),
+                        };
+                        Ok((maps, records?))
+                    })
+                })?
+            };
+        if self.saves_index {
+            index = pages.write_beside(|| index.save(pages))?;
+        }
+        let MergeMaps { layers, made, .. } = maps;
+        let maps = of_volumes;
+        let mut merged = Merged { records, index, maps, layers, made, moved: Moved::new() };
+        if self.is_image {
+            image::write_all(pages, &mut merged)?;
+        }
+        Ok(merged)
     }
-    let MergeMaps { layers, made, .. } = maps;
-    let mut merged = Merged { version, maps: of_volumes, layers, made, moved: Moved::new() };
-    if frozen.is_image {
-        image::write_all(pages, &mut merged)?;
+
+    fn merge_records<L: Layout<Index = I>>(&self, pages: &Pages) -> Result<(StoredRecords, I)> {
+        let (before, delta) = (&self.before, &self.records.delta);
+        let changed = ChangedRecords::of(delta);
+        let in_memory = self.index.in_memory();
+        // Computed from the state before this checkpoint, whose pages are all still on disk.
+        let freed = match in_memory {
+            Some(_) => FreedEntries::choose(&self.records, &changed.counts),
+            None => FreedEntries::Remove,
+        };
+        let edits = index_edits(pages, before, &changed, freed, in_memory.is_some())?;
+        let index = L::merge_index(pages, &self.index, edits)?;
+        if let (FreedEntries::Leave { pages: most }, Some(in_memory)) = (freed, in_memory) {
+            sweep(pages, in_memory, before, delta, most)?;
+        }
+        let CountEdits { small, many } = CountEdits::new(pages, before, &changed.counts)?;
+        let merge = |tree: &Tree, part: Part, edits: &mut dyn Iterator<Item = (u64, u128)>| {
+            if self.records.lost.is_empty() {
+                return array::merge(pages, tree, part, edits);
+            }
+            let all = self.replace_lost(part, edits);
+            array::merge(pages, tree, part, &mut all.into_iter())
+        };
+        let identities = changed.identities.iter();
+        let mut identities = identities.map(|(pbn, bytes)| (*pbn, u128::from_le_bytes(*bytes)));
+        let records = StoredRecords {
+            counts: merge(&before.counts, Part::Counts, &mut small.into_iter())?.into(),
+            many: merge(&before.many, Part::Many, &mut many.into_iter())?.into(),
+            fingerprints: merge(&before.fingerprints, Part::Fingerprints, &mut identities)?.into(),
+        };
+        Ok((records, index))
     }
-    Ok(merged)
+
+    /// Adds an edit for each lost page, so that it is replaced. Such a page has no value.
+    fn replace_lost(
+        &self,
+        of: Part,
+        edits: &mut dyn Iterator<Item = (u64, u128)>,
+    ) -> BTreeMap<u64, u128> {
+        let lost = self.records.lost.iter().filter(|(part, _)| *part == of);
+        lost.map(|(_, key)| (*key, 0)).chain(edits).collect()
+    }
 }
 
 /// Makes pages of the maps of all volumes.
 fn merge_maps<'p>(
     pages: &'p Pages,
-    frozen: &Frozen,
+    frozen: &FrozenMaps,
 ) -> Result<(BTreeMap<VolumeId, Tree>, MergeMaps<'p>)> {
     let mut maps = MergeMaps { pages, layers: HashMap::new(), made: Made::new() };
     let mut of_volumes = BTreeMap::new();
@@ -111,49 +169,6 @@ fn merge_maps<'p>(
     }
     frozen.removed.iter().try_for_each(|map| maps.remove(map))?;
     Ok((of_volumes, maps))
-}
-
-fn merge_records<L: Layout>(
-    pages: &Pages,
-    before: &Version<L::Index>,
-    frozen: &Frozen,
-) -> Result<Version<L::Index>> {
-    let changed = ChangedRecords::of(&frozen.delta);
-    let mut after = before.clone();
-    // Computed from the state before this checkpoint, whose pages are all still on disk.
-    let freed = match before.index.in_memory() {
-        Some(_) => FreedEntries::choose(frozen, &changed.counts),
-        None => FreedEntries::Remove,
-    };
-    let edits = index_edits(pages, before, &changed, freed)?;
-    after.index = L::merge_index(pages, &before.index, edits)?;
-    if let FreedEntries::Leave { pages: most } = freed {
-        sweep::<L>(pages, before, frozen, most)?;
-    }
-    let CountEdits { small, many } = CountEdits::new(pages, before, &changed.counts)?;
-    let merge = |tree: &Tree, part: Part, edits: &mut dyn Iterator<Item = (u64, u128)>| {
-        if frozen.lost.is_empty() {
-            return L::merge(pages, tree, part, edits);
-        }
-        let all = replace_lost(frozen, part, edits);
-        L::merge(pages, tree, part, &mut all.into_iter())
-    };
-    after.counts = merge(&before.counts, Part::Counts, &mut small.into_iter())?.into();
-    after.many = merge(&before.many, Part::Many, &mut many.into_iter())?.into();
-    let identities = changed.identities.into_iter();
-    let mut identities = identities.map(|(pbn, bytes)| (pbn, u128::from_le_bytes(bytes)));
-    after.fingerprints = merge(&before.fingerprints, Part::Fingerprints, &mut identities)?.into();
-    Ok(after)
-}
-
-/// Adds an edit for each lost page, so that it is replaced. Such a page has no value.
-fn replace_lost(
-    frozen: &Frozen,
-    of: Part,
-    edits: &mut dyn Iterator<Item = (u64, u128)>,
-) -> BTreeMap<u64, u128> {
-    let lost = frozen.lost.iter().filter(|(part, _)| *part == of);
-    lost.map(|(_, key)| (*key, 0)).chain(edits).collect()
 }
 
 /// The counts and the identities that a delta changes, in the order of their PBNs.
@@ -233,13 +248,13 @@ impl ChangedBlock {
 
 /// Computes which index entries are added and removed. The index has every referenced PBN that has
 /// a fingerprint. One in memory may have others as well.
-fn index_edits<I: IndexState>(
+fn index_edits(
     pages: &Pages,
-    before: &Version<I>,
+    before: &StoredRecords,
     changed: &ChangedRecords,
     freed: FreedEntries,
+    may_be_stale: bool,
 ) -> Result<Vec<IndexEdit>> {
-    let may_be_stale = before.index.in_memory().is_some();
     let mut edits = Vec::new();
     let mut fingerprints = Reader::new(pages, &before.fingerprints, Part::Fingerprints);
     let mut counts = StoredCounts::new(pages, before);

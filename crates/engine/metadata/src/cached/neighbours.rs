@@ -5,18 +5,13 @@
 //! the contents that are looked up with it and after it (M. Lillibridge et al., *Sparse indexing*,
 //! FAST 2009). An entry may be out of date; the record of its PBN decides.
 
-use super::CachedBackend;
-use super::layout::Layout;
-use crate::KnownBlock;
-use crate::error::Result;
-use gemelo_format::{Fingerprint, Identity, Part, Pbn};
+use gemelo_format::{Fingerprint, Part, Pbn};
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 
 /// Memory of an entry with its share of the lists, at most.
 const ENTRY_BYTES: u64 = 48;
 /// PBNs of a group, whose records are in one page.
-const GROUP: u64 = Part::Fingerprints.array_entries() as u64;
+pub(super) const GROUP: u64 = Part::Fingerprints.array_entries() as u64;
 
 /// PBNs by the lower half of the fingerprint. The groups that were read first are forgotten first.
 pub(super) struct Neighbours {
@@ -55,7 +50,7 @@ impl Neighbours {
 
     /// Adds the group of a content that was found, unless it has this content already, and the next
     /// group, unless it is known.
-    fn add_missing(&self, pbn: Pbn, hash: u64, missing: &mut Vec<u64>) {
+    pub(super) fn add_missing(&self, pbn: Pbn, hash: u64, missing: &mut Vec<u64>) {
         let (number, group) = (pbn.number(), pbn.number() / GROUP);
         let is_told = self.hashes.contains_key(&group) && self.pbns.get(&hash) == Some(&number);
         let next = group + 1;
@@ -63,7 +58,7 @@ impl Neighbours {
         missing.extend((!self.hashes.contains_key(&next)).then_some(next));
     }
 
-    fn add(&mut self, group: u64, contents: impl Iterator<Item = (u64, u64)>) {
+    pub(super) fn add(&mut self, group: u64, contents: impl Iterator<Item = (u64, u64)>) {
         if self.hashes.contains_key(&group) {
             self.groups.retain(|other| *other != group);
             self.forget(group);
@@ -93,47 +88,6 @@ impl Neighbours {
     pub(super) fn find(&self, wanted: Fingerprint) -> Option<u64> {
         self.pbns.get(&wanted.low()).copied()
     }
-}
-
-impl<L: Layout> CachedBackend<L> {
-    /// Reads the records around contents of the sample that were found.
-    pub(super) fn read_neighbours(
-        &self,
-        wanted: &[Fingerprint],
-        found: &[Option<KnownBlock>],
-    ) -> Result<()> {
-        let mut missing = Vec::new();
-        {
-            let neighbours = self.neighbours.lock();
-            for (fingerprint, known) in wanted.iter().zip(found) {
-                if let Some(known) = known.filter(|_| self.sampling.has_content(*fingerprint)) {
-                    neighbours.add_missing(known.pbn, fingerprint.low(), &mut missing);
-                }
-            }
-        }
-        missing.sort_unstable();
-        missing.dedup();
-        let end = self.pbn_end();
-        let pbns_of = |group: &u64| -> Range<u64> {
-            let first = group.saturating_mul(GROUP);
-            first.min(end)..first.saturating_add(GROUP).min(end)
-        };
-        let pbns: Vec<u64> = missing.iter().flat_map(pbns_of).collect();
-        let identities = self.identities_of(&pbns)?;
-        let mut neighbours = self.neighbours.lock();
-        let mut records = pbns.into_iter().zip(identities).peekable();
-        for group in missing {
-            let of_group = std::iter::from_fn(|| records.next_if(|(pbn, _)| pbn / GROUP == group));
-            neighbours.add(group, of_group.filter_map(content_of));
-        }
-        Ok(())
-    }
-}
-
-/// The lower half of the fingerprint of a PBN that has one.
-fn content_of((pbn, identity): (u64, Identity)) -> Option<(u64, u64)> {
-    let fingerprint = identity.fingerprint();
-    (!fingerprint.is_none()).then(|| (fingerprint.low(), pbn))
 }
 
 #[cfg(test)]

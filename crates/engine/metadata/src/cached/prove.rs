@@ -1,82 +1,71 @@
 //! Counts the references again and compares counts, totals and index with the maps and
-//! fingerprints.
+//! fingerprints, and the slots in use with the pages that something refers to.
 
-use super::CachedBackend;
-use super::layout::Layout;
-use super::map::{MapNode, MapView, NodeKey};
-use crate::Index;
+use super::array;
+use super::find::Finder;
+use super::index::ContentIndex;
+use super::layout::{Layout, Visitor};
+use super::maps::Maps;
+use super::pages::Pages;
+use super::records::Records;
+use super::recount::{Recount, count_lbns_of};
 use crate::error::Result;
 use gemelo_base::SparseBits;
-use gemelo_format::{Pbn, VolumeId};
-use std::collections::{BTreeMap, HashMap};
+use gemelo_format::{NodeRef, Part, Slot};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// PBNs whose references are counted at once, in a byte each.
 const WINDOW_PBNS: u64 = 64 << 20;
-/// PBNs whose counts are read in lists.
-const PBNS_AT_ONCE: usize = 1024;
 
-/// The references to the PBNs of a window.
-struct Tally {
-    first: u64,
-    small: Vec<u8>,
-    /// What does not fit there.
-    large: BTreeMap<u64, u64>,
+/// The slots of pages that were reached.
+#[derive(Default)]
+struct Reached {
+    slots: SparseBits,
+    /// A slot that two trees have that do not share pages.
+    twice: Option<u32>,
+    is_map: bool,
 }
 
-impl Tally {
-    fn new(window: Range<u64>) -> Self {
-        let small = vec![0; (window.end - window.start) as usize];
-        Self { first: window.start, small, large: BTreeMap::new() }
-    }
-
-    fn add(&mut self, pbn: u64) {
-        let Some(at) = pbn.checked_sub(self.first) else { return };
-        match self.small.get_mut(at as usize) {
-            Some(count) if *count < u8::MAX => *count += 1,
-            Some(_) => *self.large.entry(pbn).or_default() += 1,
-            None => {}
+impl Visitor for Reached {
+    fn node(&mut self, at: NodeRef, _keys: Range<u64>) -> Result<bool> {
+        let is_new = self.slots.insert(u64::from(at.slot.number()));
+        if !is_new && !self.is_map {
+            self.twice = Some(at.slot.number());
         }
+        Ok(is_new)
     }
 
-    fn get(&self, pbn: u64) -> u64 {
-        let small = pbn.checked_sub(self.first).and_then(|at| self.small.get(at as usize));
-        u64::from(small.copied().unwrap_or(0)) + self.large.get(&pbn).copied().unwrap_or(0)
+    fn wants_values(&self) -> bool {
+        false
+    }
+
+    fn reads_ahead(&self) -> bool {
+        true
     }
 }
 
-/// Gets PBNs and the references to each.
-type VisitCounts<'v> = dyn FnMut(&[(u64, u64)]) -> Result<()> + 'v;
-
-/// The first number of a range that is in one of two sets.
-fn first_of((one, other): (&SparseBits, &SparseBits), range: Range<u64>) -> Option<u64> {
-    let mut next = range.start;
-    while next < range.end {
-        next = one.skip_empty_piece(next).min(other.skip_empty_piece(next));
-        let ahead = (one.word(next) | other.word(next)) >> (next % WORD_BITS);
-        if ahead != 0 {
-            let found = next + u64::from(ahead.trailing_zeros());
-            return Some(found).filter(|found| *found < range.end);
-        }
-        next = (next / WORD_BITS + 1) * WORD_BITS;
-    }
-    None
+/// Proves a state.
+pub(super) struct Proof<'p, L: Layout> {
+    pub(super) maps: &'p Maps,
+    pub(super) records: &'p Records,
+    pub(super) index: &'p ContentIndex<L>,
 }
 
-const WORD_BITS: u64 = u64::BITS as u64;
-
-impl<L: Layout> CachedBackend<L> {
-    pub(super) fn prove_counts(&self, most: usize) -> Result<Vec<String>> {
-        while self.catch_up_a_part()? {}
+impl<L: Layout> Proof<'_, L> {
+    pub(super) fn counts(&self, most: usize) -> Result<Vec<String>> {
+        while self.index.catch_up(self.records)? {}
         let mut wrong = Vec::new();
-        self.prove_volumes(&mut wrong)?;
-        let found = self.recount(WINDOW_PBNS, &mut |some| self.prove_blocks(some, &mut wrong))?;
-        let references = self.volumes.values().map(|volume| volume.stored).sum::<u64>();
+        self.volumes(&mut wrong)?;
+        let found = Recount::count(self.maps, self.records, WINDOW_PBNS, &mut |some| {
+            self.blocks(some, &mut wrong)
+        })?;
+        let references = self.maps.volumes.values().map(|volume| volume.stored).sum::<u64>();
         // A block outside of the data store is missing in the sum.
-        if (references, found.used) != (self.references, self.physical) {
+        if (references, found.used) != (self.maps.references, self.records.physical) {
             wrong.push(format!(
                 "there are {references} references to {} blocks, not {} to {}",
-                found.used, self.references, self.physical
+                found.used, self.maps.references, self.records.physical
             ));
         }
         if found.counted != found.used {
@@ -86,41 +75,12 @@ impl<L: Layout> CachedBackend<L> {
         Ok(wrong)
     }
 
-    /// Counts the references to each block again, for this many PBNs at once. Calls `visit` with
-    /// the PBNs that have a reference or a count, in their order, and the references to each.
-    pub(super) fn recount(&self, window_pbns: u64, visit: &mut VisitCounts<'_>) -> Result<Recount> {
-        let (mut counted, mut used) = (SparseBits::default(), SparseBits::default());
-        self.visit_used(Pbn::FIRST, &mut |pbn| {
-            counted.insert(pbn.number());
-        })?;
-        let (end, mut outside) = (self.pbn_end(), None);
-        self.each_reference(&mut |pbn| match pbn < end {
-            true => drop(used.insert(pbn)),
-            false => outside = Some(pbn),
-        })?;
-        let both = (&used, &counted);
-        let mut next = first_of(both, 0..end);
-        while let Some(first) = next {
-            let window = first..first.saturating_add(window_pbns).min(end);
-            next = first_of(both, window.end..end);
-            let mut references = Tally::new(window.clone());
-            self.each_reference(&mut |pbn| references.add(pbn))?;
-            let after = |pbn: &u64| first_of(both, *pbn + 1..window.end);
-            let mut pbns = std::iter::successors(Some(first), after).peekable();
-            while pbns.peek().is_some() {
-                let some = pbns.by_ref().take(PBNS_AT_ONCE);
-                visit(&some.map(|pbn| (pbn, references.get(pbn))).collect::<Vec<_>>())?;
-            }
-        }
-        Ok(Recount { used: used.ones(), counted: counted.ones(), outside })
-    }
-
     /// Counts what each volume maps, and the parents of each node.
-    fn prove_volumes(&self, wrong: &mut Vec<String>) -> Result<()> {
+    fn volumes(&self, wrong: &mut Vec<String>) -> Result<()> {
         let mut known = HashMap::new();
-        for (id, volume) in &self.volumes {
-            let (mapped, stored) = self.count_lbns_of(*id, &mut known, &|_| true)?;
-            let is_right = match Self::is_counted(volume) {
+        for (id, volume) in &self.maps.volumes {
+            let (mapped, stored) = count_lbns_of(self.maps, *id, &mut known, &|_| true)?;
+            let is_right = match volume.is_counted() {
                 true => (mapped, stored) == (volume.mapped, volume.stored),
                 false => mapped <= volume.mapped && stored <= volume.stored,
             };
@@ -132,7 +92,7 @@ impl<L: Layout> CachedBackend<L> {
             }
         }
         for (key, node) in known {
-            let parents = self.parents.beyond_one(key) + 1;
+            let parents = self.maps.parents.beyond_one(key) + 1;
             if parents != node.parents {
                 let right = node.parents;
                 wrong.push(format!("node {key:?} has {right} parents, not {parents}"));
@@ -141,23 +101,10 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Counts the LBNs of a volume that are mapped, and those that have a block. Remembers the
-    /// nodes that `keeps` names.
-    pub(super) fn count_lbns_of(
-        &self,
-        id: VolumeId,
-        known: &mut HashMap<NodeKey, KnownNode>,
-        keeps: &dyn Fn(NodeKey) -> bool,
-    ) -> Result<(u64, u64)> {
-        let view = self.view(&self.volume(id)?.map);
-        let tally = view.root().map(|root| count_node(view, &root, known, keeps));
-        Ok(tally.transpose()?.unwrap_or_default())
-    }
-
     /// Compares the counts of PBNs with the references to them.
-    fn prove_blocks(&self, some: &[(u64, u64)], wrong: &mut Vec<String>) -> Result<()> {
+    fn blocks(&self, some: &[(u64, u64)], wrong: &mut Vec<String>) -> Result<()> {
         let pbns: Vec<u64> = some.iter().map(|(pbn, _)| *pbn).collect();
-        for ((pbn, right), count) in some.iter().zip(self.counts_of(&pbns)?) {
+        for ((pbn, right), count) in some.iter().zip(self.records.counts_of(&pbns)?) {
             if *right == 0 {
                 wrong.push(format!("nothing refers to block {pbn}"));
                 continue;
@@ -165,27 +112,7 @@ impl<L: Layout> CachedBackend<L> {
             if u64::from(count) != *right {
                 wrong.push(format!("block {pbn} has {right} references, not {count}"));
             }
-            self.prove_index(*pbn, wrong)?;
-        }
-        Ok(())
-    }
-
-    /// Calls `visit` with the block of each reference.
-    fn each_reference(&self, visit: &mut dyn FnMut(u64)) -> Result<()> {
-        for id in self.volumes.keys() {
-            self.each_beside(*id, visit)?;
-        }
-        Ok(())
-    }
-
-    /// Calls `visit` with the blocks of a volume that differ from those of the volume before it.
-    fn each_beside(&self, id: VolumeId, visit: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut next = self.volume(id)?.place.left;
-        while next < u64::MAX {
-            let neighbours = self.neighbours(id, next)?;
-            let [before, _] = neighbours.volumes;
-            self.differing(id, before, next..neighbours.end, visit)?;
-            next = neighbours.end;
+            self.index_entry(*pbn, wrong)?;
         }
         Ok(())
     }
@@ -194,70 +121,52 @@ impl<L: Layout> CachedBackend<L> {
     /// it, or to another block with the same one. A delta has one entry for each fingerprint, and
     /// the entry goes with its block. Another block of the delta with the same content then has no
     /// entry until the next checkpoint.
-    fn prove_index(&self, pbn: u64, wrong: &mut Vec<String>) -> Result<()> {
-        let fingerprint = self.identity(pbn)?.fingerprint();
-        if fingerprint.is_none() || !self.sampling.has_content(fingerprint) {
+    fn index_entry(&self, pbn: u64, wrong: &mut Vec<String>) -> Result<()> {
+        let fingerprint = self.records.identity(pbn)?.fingerprint();
+        if fingerprint.is_none() || !self.index.sampling.has_content(fingerprint) {
             return Ok(());
         }
-        match self.find_one(fingerprint)? {
+        match Finder::new(self.index, self.records).find_one(fingerprint)? {
             Some(found)
-                if self.identity(found.number())?.fingerprint() == fingerprint
-                    && self.count(found.number())? > 0 => {}
+                if self.records.identity(found.number())?.fingerprint() == fingerprint
+                    && self.records.count(found.number())? > 0 => {}
             Some(_) => wrong.push(format!("the index leads from block {pbn} to another content")),
-            None if [Some(&self.active), self.frozen()]
-                .into_iter()
-                .flatten()
-                .any(|delta| delta.has_identity(pbn)) => {}
+            None if self.records.deltas().any(|delta| delta.has_identity(pbn)) => {}
             None => wrong.push(format!("the index does not have block {pbn}")),
         }
         Ok(())
     }
-}
 
-/// Blocks that were counted again.
-pub(super) struct Recount {
-    /// Blocks with a reference.
-    pub(super) used: u64,
-    /// Blocks that had a count before.
-    pub(super) counted: u64,
-    /// A block outside of the data store that a map refers to.
-    pub(super) outside: Option<u64>,
-}
-
-/// A node that was looked at.
-pub(super) struct KnownNode {
-    parents: u32,
-    /// Mapped LBNs below the node, and those that have a block.
-    tally: (u64, u64),
-}
-
-/// Counts the mapped LBNs below a node, and those that have a block.
-fn count_node(
-    view: MapView<'_>,
-    node: &MapNode,
-    known: &mut HashMap<NodeKey, KnownNode>,
-    keeps: &dyn Fn(NodeKey) -> bool,
-) -> Result<(u64, u64)> {
-    if let Some(node) = known.get_mut(&node.key) {
-        node.parents += 1;
-        return Ok(node.tally);
-    }
-    let mut tally = (0, 0);
-    if node.at.level > 0 {
-        let children = view.children(node)?;
-        MapView::fetch(view.pages, &children);
-        for child in children {
-            let (mapped, stored) = count_node(view, &child, known, keeps)?;
-            tally = (tally.0 + mapped, tally.1 + stored);
+    /// Compares the slots in use with those that the state on disk has, its table among them, and
+    /// that the checkpoint under way has taken. A pool with lost pages is not looked at.
+    pub(super) fn slots(&self, pages: &Pages, table: &[Slot]) -> Result<Vec<String>> {
+        if !self.records.lost.is_empty() || pages.is_damaged() {
+            return Ok(Vec::new());
         }
-    } else {
-        for (_, word) in view.words(node)? {
-            tally.0 += 1;
-            tally.1 += u64::from(view.form.pbn(word).is_some());
+        let mut reached = Reached { is_map: true, ..Reached::default() };
+        for map in self.maps.all() {
+            array::walk(pages, &map.base, Part::Map, 0, &mut reached)?;
         }
+        reached.is_map = false;
+        for (array, part, _) in self.records.stored.arrays() {
+            array::walk(pages, array, part, 0, &mut reached)?;
+        }
+        L::walk_index(pages, &self.index.state, &mut reached)?;
+        let (in_use, taken) = pages.accounted();
+        let mut wrong: Vec<String> = reached
+            .twice
+            .map(|slot| format!("slot {slot} is used in two ways"))
+            .into_iter()
+            .collect();
+        let mut expected = reached.slots;
+        for slot in table.iter().chain(&taken) {
+            if !expected.insert(u64::from(slot.number())) {
+                wrong.push(format!("slot {} is used in two ways", slot.number()));
+            }
+        }
+        if expected.ones() != in_use {
+            wrong.push(format!("{in_use} slots are in use, which should be {}", expected.ones()));
+        }
+        Ok(wrong)
     }
-    if keeps(node.key) {
-        known.insert(node.key, KnownNode { parents: 1, tally });
-    }
-    Ok(tally)
 }

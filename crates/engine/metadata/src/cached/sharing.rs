@@ -6,31 +6,12 @@
 //!
 //! All this happens in layers. The pages follow with the next checkpoint.
 
-use super::compare::Parting;
-use super::family::NewCount;
 use super::layer::{LEAF_LBNS, Layer, Mark, Position};
-use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
-use super::{CachedBackend, CachedVolume};
+use super::maps::{CachedVolume, Maps, unknown};
 use crate::error::{MetadataError, Result};
-use crate::{Index, Map, Volumes};
-use gemelo_format::{Lbn, Pbn, VolumeId, VolumeRecord};
+use gemelo_format::{Lbn, VolumeId, VolumeRecord};
 use std::ops::Range;
-
-/// The counts that a change was found to give to blocks when it was checked. They hold until the
-/// next change, which is the one that was checked or makes them void.
-pub(super) struct CheckedLeave {
-    id: VolumeId,
-    /// The LBNs that leave their family.
-    lbns: Range<u64>,
-    counts: Vec<NewCount>,
-}
-
-impl CheckedLeave {
-    fn is_of(&self, id: VolumeId, lbns: &Range<u64>) -> bool {
-        self.id == id && self.lbns == *lbns
-    }
-}
 
 /// A shared node that a map gets a copy of.
 pub(super) struct CopiedNode {
@@ -40,24 +21,14 @@ pub(super) struct CopiedNode {
 }
 
 impl CopiedNode {
-    fn of(view: MapView<'_>, node: &MapNode) -> Result<Self> {
+    pub(super) fn of(view: MapView<'_>, node: &MapNode) -> Result<Self> {
         let children = if node.at.level > 0 { view.children(node)? } else { Vec::new() };
         let children = children.iter().map(|child| child.key).collect();
         Ok(Self { key: node.key, at: node.at, children })
     }
 }
 
-impl<L: Layout> CachedBackend<L> {
-    fn view_of(&self, id: VolumeId) -> Result<MapView<'_>> {
-        Ok(self.view(&self.volume(id)?.map))
-    }
-
-    /// Returns whether the numbers of a volume's LBNs follow its map. Those of a volume that is
-    /// being removed stay until its end, so that nodes which other maps have need not be read.
-    pub(super) const fn is_counted(volume: &CachedVolume) -> bool {
-        !volume.record.is_hidden
-    }
-
+impl Maps {
     /// Returns whether a neighbour of the volume has the same entry of this LBN.
     pub(super) fn is_shared(&self, id: VolumeId, lbn: Lbn) -> Result<bool> {
         Ok(!self.is_alone(id)?
@@ -118,7 +89,7 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    fn mark(&mut self, id: VolumeId, at: Position, mark: Mark) -> Result<()> {
+    pub(super) fn mark(&mut self, id: VolumeId, at: Position, mark: Mark) -> Result<()> {
         self.fresh.marks += 1;
         let before = self.open_layer(id)?.marks.insert(at, mark);
         assert!(before.is_none(), "a layer copies or releases a node once");
@@ -126,16 +97,16 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// The layer of a volume that changes. Made at the first change after it was sealed.
-    pub(super) fn open_layer(&mut self, id: VolumeId) -> Result<&mut Layer> {
+    fn open_layer(&mut self, id: VolumeId) -> Result<&mut Layer> {
         let Self { volumes, next_layer, .. } = self;
-        let volume = volumes.get_mut(&id).ok_or_else(|| Self::unknown(id))?;
+        let volume = volumes.get_mut(&id).ok_or_else(|| unknown(id))?;
         Ok(volume.map.open_layer(next_layer))
     }
 
     /// Sets a word in the layer of a volume that changes. Its leaf is the volume's own.
     pub(super) fn put_in_layer(&mut self, id: VolumeId, lbn: Lbn, word: u64) -> Result<()> {
         let Self { volumes, next_layer, fresh, .. } = self;
-        let volume = volumes.get_mut(&id).ok_or_else(|| Self::unknown(id))?;
+        let volume = volumes.get_mut(&id).ok_or_else(|| unknown(id))?;
         let layer = volume.map.open_layer(next_layer);
         let added = layer.set_word(lbn.0, word);
         let is_new_directory = added.leaf && layer.is_alone_in_directory(Position::leaf_of(lbn.0));
@@ -144,7 +115,7 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    fn cut_in_layer(&mut self, id: VolumeId, leaves: &Range<u64>) -> Result<()> {
+    pub(super) fn cut_in_layer(&mut self, id: VolumeId, leaves: &Range<u64>) -> Result<()> {
         let layer = self.open_layer(id)?;
         let before = layer.cuts.len();
         let forgotten = layer.cut(leaves) as u64;
@@ -170,7 +141,7 @@ impl<L: Layout> CachedBackend<L> {
         self.fresh.shared_layers += u64::from(!map.sealed.is_empty());
         self.references += stored;
         let (id, new) = (record.id, CachedVolume::new(record, map));
-        self.insert_volume(CachedVolume { mapped, stored, ..new })?;
+        self.insert(CachedVolume { mapped, stored, ..new })?;
         self.join_family(source, id)
     }
 
@@ -203,226 +174,10 @@ impl<L: Layout> CachedBackend<L> {
         let size = (source_record.size_bytes, source_record.padding_bytes);
         let mut record = self.volume(id)?.record.clone();
         record.roll_back(size);
-        let Some(mut old) = self.volumes.remove(&id) else { return Err(Self::unknown(id)) };
+        let Some(mut old) = self.volumes.remove(&id) else { return Err(unknown(id)) };
         (old.record.id, old.record.is_hidden) = (left, true);
-        self.insert_volume(old)?;
+        self.insert(old)?;
         self.tell_neighbours(left)?;
         self.share_map(source, record)
-    }
-
-    /// Unmaps LBNs: whole nodes where the range has them.
-    pub(super) fn cut(
-        &mut self,
-        id: VolumeId,
-        lbns: Range<u64>,
-        freed: &mut Vec<Pbn>,
-    ) -> Result<()> {
-        let lbns = self.with_edges(id, lbns)?;
-        if lbns.start >= lbns.end {
-            return Ok(());
-        }
-        if self.leaves_family(id, lbns.start)? {
-            self.leave_family(id, lbns.end, freed)?;
-        }
-        match self.view_of(id)?.root() {
-            Some(root) => self.cut_node(id, &root, &lbns, freed),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns whether a volume leaves its family if its LBNs from this one on are unmapped. A
-    /// volume that is being removed is unmapped from its start.
-    fn leaves_family(&self, id: VolumeId, from: u64) -> Result<bool> {
-        let volume = self.volume(id)?;
-        let (is_hidden, left) = (volume.record.is_hidden, Lbn(volume.place.left));
-        Ok(is_hidden && self.next_word(id, left, Lbn(from))?.is_none())
-    }
-
-    /// Has the LBNs of a volume before `end` leave its family, and changes the counts of blocks.
-    fn leave_family(&mut self, id: VolumeId, end: u64, freed: &mut Vec<Pbn>) -> Result<()> {
-        let left = self.volume(id)?.place.left;
-        let checked = self.checked.get_mut().take();
-        let counts = match checked.filter(|checked| checked.is_of(id, &(left..end))) {
-            Some(checked) => checked.counts,
-            None => self.counts_after_leave(id, left..end)?,
-        };
-        self.volume_mut(id)?.place.left = left.max(end);
-        self.set_counts(counts, freed);
-        Ok(())
-    }
-
-    /// The counts of blocks after LBNs of a volume have left its family.
-    fn counts_after_leave(&self, id: VolumeId, lbns: Range<u64>) -> Result<Vec<NewCount>> {
-        self.counts_after(&self.difference(id, lbns, Parting::Leave)?.gains)
-    }
-
-    /// Extends a range to whole leaves where nothing else of these leaves is mapped.
-    pub(super) fn with_edges(&self, id: VolumeId, lbns: Range<u64>) -> Result<Range<u64>> {
-        let Range { mut start, mut end } = lbns;
-        let first = start / LEAF_LBNS * LEAF_LBNS;
-        if self.next_word(id, Lbn(first), Lbn(start))?.is_none() {
-            start = first;
-        }
-        let last = end.checked_next_multiple_of(LEAF_LBNS).unwrap_or(end);
-        if start < end && self.next_word(id, Lbn(end), Lbn(last))?.is_none() {
-            end = last;
-        }
-        Ok(start..end)
-    }
-
-    fn cut_node(
-        &mut self,
-        id: VolumeId,
-        node: &MapNode,
-        lbns: &Range<u64>,
-        freed: &mut Vec<Pbn>,
-    ) -> Result<()> {
-        let own = node.at.lbns();
-        let within = own.start.max(lbns.start)..own.end.min(lbns.end);
-        if within.is_empty() {
-            return Ok(());
-        }
-        if within == own {
-            self.drop_node(id, node, freed)?;
-            return self.cut_in_layer(id, &node.at.leaves());
-        }
-        let mut next = Lbn(within.start);
-        if node.at.level == 0 {
-            while let Some(lbn) = self.next_word(id, next, Lbn(within.end))? {
-                self.set_word((id, lbn), 0, freed)?;
-                next = Lbn(lbn.0 + 1);
-            }
-            return Ok(());
-        }
-        if self.parents.is_shared(node.key) {
-            if self.next_word(id, next, Lbn(within.end))?.is_none() {
-                return Ok(());
-            }
-            let copy = CopiedNode::of(self.view_of(id)?, node)?;
-            self.copy_nodes(id, vec![copy])?;
-        }
-        let children = self.view_of(id)?.children_with(node, lbns)?;
-        children.iter().try_for_each(|child| self.cut_node(id, child, lbns, freed))
-    }
-
-    /// Gives up a node and all that is below it. Each part is cut as soon as it is given up, so
-    /// that an error leaves a part of the change that is whole.
-    fn drop_node(&mut self, id: VolumeId, node: &MapNode, freed: &mut Vec<Pbn>) -> Result<()> {
-        let is_shared = self.parents.is_shared(node.key);
-        if !is_shared && node.at.level > 0 {
-            let children = self.view_of(id)?.children(node)?;
-            return children.iter().try_for_each(|child| self.drop_node(id, child, freed));
-        }
-        self.fresh.read_leaf(self.volume(id)?.place);
-        let (volume, end) = (self.volume(id)?, node.at.lbns().end);
-        // LBNs that have left their family have no references any more.
-        let start = node.at.lbns().start.max(volume.place.left);
-        if start < end {
-            let is_counted = Self::is_counted(volume);
-            let found = self.difference(id, start..end, Parting::Unmap)?;
-            let counts = self.counts_after(&found.gains)?;
-            self.set_counts(counts, freed);
-            if is_counted {
-                self.uncount(id, found.mapped, found.stored)?;
-            }
-        }
-        if is_shared {
-            self.parents.take(node.key);
-            self.mark(id, node.at, Mark::Released)?;
-        }
-        self.cut_in_layer(id, &node.at.leaves())
-    }
-
-    fn uncount(&mut self, id: VolumeId, mapped: u64, stored: u64) -> Result<()> {
-        let volume = self.volume_mut(id)?;
-        volume.mapped = volume.mapped.saturating_sub(mapped);
-        volume.stored = volume.stored.saturating_sub(stored);
-        self.references = self.references.saturating_sub(stored);
-        Ok(())
-    }
-
-    /// Reads everything that the unmapping of these LBNs needs.
-    pub(super) fn read_ahead_of_cut(
-        &self,
-        id: VolumeId,
-        lbns: Range<u64>,
-        is_removed: bool,
-    ) -> Result<()> {
-        let lbns = self.with_edges(id, lbns)?;
-        let left = self.volume(id)?.place.left;
-        if is_removed || self.leaves_family(id, lbns.start)? {
-            let lbns = left..lbns.end;
-            let counts = self.counts_after_leave(id, lbns.clone())?;
-            *self.checked.lock() = Some(CheckedLeave { id, lbns, counts });
-            return Ok(());
-        }
-        let found = self.difference(id, lbns.start.max(left)..lbns.end, Parting::Unmap)?;
-        self.counts_after(&found.gains).map(drop)
-    }
-
-    /// Reads what the change of LBNs from `from` on needs, and gives the first LBN that is left. It
-    /// is above `most` LBNs where a change reads nothing.
-    pub(super) fn warm_some(&self, id: VolumeId, from: Lbn, end: Lbn, most: u64) -> Result<Lbn> {
-        let volume = self.volume(id)?;
-        let (is_hidden, left) = (volume.record.is_hidden, volume.place.left);
-        let next = Lbn(from.0.saturating_add(most).min(end.0));
-        let parting = if is_hidden { Parting::Leave } else { Parting::Unmap };
-        let untouched = match from.0 < left {
-            true => Some(Lbn(left)),
-            false => self.end_of_untouched(id, from, parting)?,
-        };
-        if let Some(after) = untouched {
-            return Ok(after.min(end));
-        }
-        if is_hidden {
-            // The end of the piece was found by reading it.
-            return Ok(end);
-        }
-        let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
-        let mut places = Vec::with_capacity(lbns.len());
-        self.look_up(id, &lbns, &mut places)?;
-        self.prefetch(id, &lbns, &places)?;
-        Ok(next)
-    }
-
-    /// The end of a piece of a volume: whole leaves. Of a volume that is being removed, nodes that
-    /// other maps have cost nothing.
-    pub(super) fn end_of_piece(&self, id: VolumeId, from: Lbn, most: u64) -> Lbn {
-        let plain = from.0.saturating_add(most);
-        let whole = plain / LEAF_LBNS * LEAF_LBNS;
-        let plain = Lbn(if whole > from.0 { whole } else { plain });
-        let Ok(volume) = self.volume(id) else { return plain };
-        if !volume.record.is_hidden {
-            return plain;
-        }
-        match self.end_of_leave(id, from.0.max(volume.place.left), most) {
-            Ok(Some(end)) => Lbn(end),
-            Ok(None) => Lbn(u64::MAX),
-            Err(_) => plain,
-        }
-    }
-
-    /// The next piece of a volume that is unmapped; `None` if nothing is left. The last piece of a
-    /// volume that is being removed is left to its removal.
-    pub(super) fn next_piece_of(
-        &self,
-        id: VolumeId,
-        from: Lbn,
-        most: u64,
-    ) -> Result<Option<Range<Lbn>>> {
-        if self.volume(id)?.record.is_hidden {
-            let end = self.end_of_piece(id, from, most);
-            return Ok((end < Lbn(u64::MAX)).then_some(from..end));
-        }
-        let first = self.next_word(id, from, Lbn(u64::MAX))?;
-        Ok(first.map(|first| first..self.end_of_piece(id, first, most)))
-    }
-
-    /// The most LBNs that the removal of a volume looks at: those that it maps, and those that both
-    /// of its neighbours map.
-    pub(super) fn blocks_of_removal(&self, id: VolumeId) -> u64 {
-        let Some(volume) = self.volumes.get(&id) else { return 0 };
-        let mapped = |id: Option<VolumeId>| id.map_or(0, |id| self.mapped_blocks(id));
-        volume.mapped + mapped(volume.place.before).min(mapped(volume.place.after))
     }
 }

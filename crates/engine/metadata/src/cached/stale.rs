@@ -10,11 +10,13 @@
 //! A stale entry has the fingerprint of its block's record on disk, and the block's count is 0, so
 //! a look-up does not take it for a duplicate.
 
+use super::compact::MemoryIndex;
 use super::counts::StoredCounts;
-use super::layout::{IndexEdit, IndexState, Layout};
+use super::delta::Delta;
+use super::layout::IndexEdit;
 use super::pages::Pages;
-use super::records::RecordPages;
-use super::{CachedBackend, Frozen, Version};
+use super::record_pages::RecordPages;
+use super::records::{FrozenRecords, StoredRecords};
 use crate::error::Result;
 use gemelo_format::Part;
 
@@ -36,7 +38,7 @@ pub(super) enum FreedEntries {
 
 impl FreedEntries {
     /// Chooses what reads fewer pages, for these new counts by PBN, in order.
-    pub(super) fn choose(frozen: &Frozen, counted: &[(u64, u32)]) -> Self {
+    pub(super) fn choose(frozen: &FrozenRecords, counted: &[(u64, u32)]) -> Self {
         let (mut blocks, mut to_read, mut last) = (0, 0, None);
         for (pbn, _) in counted.iter().filter(|(_, count)| *count == 0) {
             let page = Some(pbn / PAGE_PBNS);
@@ -54,23 +56,23 @@ impl FreedEntries {
 
 /// Removes the stale entries of the next pages of records, and continues at the first record after
 /// the last one. It leaves alone what the checkpoint under way changes.
-pub(super) fn sweep<L: Layout>(
+pub(super) fn sweep(
     pages: &Pages,
-    before: &Version<L::Index>,
-    frozen: &Frozen,
+    index: &MemoryIndex,
+    before: &StoredRecords,
+    delta: &Delta,
     most: u64,
 ) -> Result<()> {
-    let Some(index) = before.index.in_memory() else { return Ok(()) };
     let mut counts = StoredCounts::new(pages, before);
     let (mut next, mut left) = (index.swept(), usize::try_from(most).unwrap_or(usize::MAX));
     while left > 0 {
         let some = left.min(PAGES_AT_ONCE);
-        let part = RecordPages::find::<L>(pages, &before.fingerprints, next, some)?;
+        let part = RecordPages::find(pages, &before.fingerprints, next, some)?;
         let records = part.read(pages)?;
         let pbns: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
         let mut edits = Vec::new();
         for ((pbn, fingerprint), is_live) in records.into_iter().zip(counts.are_live(&pbns)) {
-            if !is_live? && !frozen.delta.has_identity(pbn) {
+            if !is_live? && !delta.has_identity(pbn) {
                 edits.push(IndexEdit { hash: fingerprint.low(), pbn, comes: false });
             }
         }
@@ -83,17 +85,4 @@ pub(super) fn sweep<L: Layout>(
     }
     index.set_swept(next);
     Ok(())
-}
-
-impl<L: Layout> CachedBackend<L> {
-    /// Removes entries that lead to these blocks without references, unless the deltas change
-    /// them: a merge takes care of those.
-    pub(super) fn forget_stale(&self, mut entries: Vec<IndexEdit>) {
-        let Some(index) = self.version.index.in_memory() else { return };
-        entries.retain(|entry| {
-            let mut deltas = self.frozen().into_iter().chain([&self.active]);
-            !deltas.any(|delta| delta.counts.has(entry.pbn) || delta.has_identity(entry.pbn))
-        });
-        index.edit(&entries);
-    }
 }

@@ -222,8 +222,6 @@ pub(super) fn value(leaf: &Page, part: Part, key: u64) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Layout;
-    use super::super::table::TableLayout;
     use super::*;
     use crate::BackendContext;
     use crate::tests::superblock;
@@ -276,7 +274,7 @@ mod tests {
             let pages = Pages::new(&home, PoolSeed::of(&superblock), cache_bytes);
             for (height, leaves) in LEAVES.into_iter().enumerate() {
                 let mut values = leaves.iter().map(|leaf| (key_of(*leaf), u128::from(leaf + 1)));
-                let tree = TableLayout::merge(&pages, &Tree::default(), Part::Map, &mut values);
+                let tree = array::merge(&pages, &Tree::default(), Part::Map, &mut values);
                 let array = Array::from(tree.unwrap());
                 assert_eq!(usize::from(array.height), height);
                 pages.flush().unwrap();

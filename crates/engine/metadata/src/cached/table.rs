@@ -8,11 +8,9 @@ use super::layout::{IndexEdit, Layout, MAX_CANDIDATES, StoredIndex, Visitor, eac
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    BUCKET_ENTRIES, Page, Part, Tree, array_value, bucket_entries, bucket_of, bucket_page,
-    index_entry, set_array_value,
+    BUCKET_ENTRIES, Page, Part, array_value, bucket_entries, bucket_of, bucket_page, index_entry,
 };
 use std::iter::Peekable;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The most index entries of a bucket on average: half a page. Even the fullest buckets then seldom
@@ -21,42 +19,6 @@ const MEAN_ENTRIES: u64 = 256;
 
 /// The layout of arrays and a hash table.
 pub(crate) struct TableLayout;
-
-/// New values, as changes of leaves.
-struct ValueEdits<'e> {
-    pages: &'e Pages,
-    part: Part,
-    edits: Peekable<std::slice::Iter<'e, (u64, u128)>>,
-}
-
-impl LeafEdits for ValueEdits<'_> {
-    fn part(&self) -> Part {
-        self.part
-    }
-
-    fn next(&mut self) -> Option<u64> {
-        let entries = self.part.array_entries() as u64;
-        self.edits.peek().map(|(key, _)| key / entries)
-    }
-
-    fn upcoming(&self, end: u64) -> Vec<u64> {
-        let entries = self.part.array_entries() as u64;
-        let leaves = self.edits.clone().map(|(key, _)| key / entries);
-        let mut leaves: Vec<u64> = leaves.take_while(|leaf| *leaf < end).collect();
-        leaves.dedup();
-        leaves
-    }
-
-    fn change(&mut self, number: u64, before: Option<Arc<Page>>) -> Result<Option<Arc<Page>>> {
-        let entries = self.part.array_entries() as u64;
-        let mut after = self.pages.own_or_empty(before);
-        let page = Arc::make_mut(&mut after);
-        while let Some((key, value)) = self.edits.next_if(|(key, _)| key / entries == number) {
-            set_array_value(page, (key % entries) as usize, self.part.value_bytes(), *value);
-        }
-        Ok(page.iter().any(|byte| *byte != 0).then_some(after))
-    }
-}
 
 /// An index entry that is added to a bucket, or removed from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,70 +111,18 @@ impl LeafEdits for Buckets<'_> {
     }
 }
 
-fn read_leaf(
-    part: Part,
-    page: &Page,
-    first: u64,
-    visitor: &mut dyn Visitor,
-) -> Option<ControlFlow<()>> {
-    if part == Part::Index {
-        for entry in bucket_entries(page)? {
-            if visitor.value(entry, 1).is_break() {
-                return Some(ControlFlow::Break(()));
-            }
-        }
-        return Some(ControlFlow::Continue(()));
-    }
-    for at in 0..part.array_entries() {
-        let value = array_value(page, at, part.value_bytes());
-        if value != 0 && visitor.value(first + at as u64, value).is_break() {
-            return Some(ControlFlow::Break(()));
-        }
-    }
-    Some(ControlFlow::Continue(()))
-}
-
 impl Layout for TableLayout {
     type Index = StoredIndex;
 
-    fn walk(
-        pages: &Pages,
-        tree: &Tree,
-        part: Part,
-        from: u64,
-        visitor: &mut dyn Visitor,
-    ) -> Result<()> {
-        struct From<'v>(u64, &'v mut dyn Visitor);
-        impl Visitor for From<'_> {
-            fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
-                if key < self.0 { ControlFlow::Continue(()) } else { self.1.value(key, value) }
-            }
-        }
-        let mut read = |page: &Page, first: u64, visitor: &mut dyn Visitor| {
-            if first < from && part != Part::Index {
-                return read_leaf(part, page, first, &mut From(from, visitor));
-            }
-            read_leaf(part, page, first, visitor)
+    fn walk_index(pages: &Pages, index: &StoredIndex, visitor: &mut dyn Visitor) -> Result<()> {
+        let mut read = |page: &Page, _first: u64, visitor: &mut dyn Visitor| {
+            let flow =
+                bucket_entries(page)?.into_iter().try_for_each(|entry| visitor.value(entry, 1));
+            Some(flow)
         };
-        let keys = part.array_entries() as u64;
-        array::walk(pages, tree, from, &mut LeafShape { keys, read: &mut read }, visitor)
-    }
-
-    fn merge(
-        pages: &Pages,
-        tree: &Tree,
-        part: Part,
-        edits: &mut dyn Iterator<Item = (u64, u128)>,
-    ) -> Result<Tree> {
-        // A tree grows to hold its last key. That key is known only at the end, so an upper bound
-        // of the remaining keys is used.
-        let mut last = 0;
-        let edits: Vec<(u64, u128)> = edits.inspect(|(key, _)| last = *key).collect();
-        if edits.is_empty() {
-            return Ok(*tree);
-        }
-        let mut values = ValueEdits { pages, part, edits: edits.iter().peekable() };
-        array::update(pages, tree, last / part.array_entries() as u64, &mut values)
+        let keys = Part::Index.array_entries() as u64;
+        let mut shape = LeafShape { keys, read: &mut read };
+        array::walk_leaves(pages, &index.tree, 0, &mut shape, visitor)
     }
 
     fn candidates(

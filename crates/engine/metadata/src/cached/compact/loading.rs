@@ -7,10 +7,10 @@
 
 use super::saved::{SavedFor, SavedReader, Writer, pages_of};
 use super::table::Table;
-use super::{CompactLayout, EDITS_AT_ONCE, MemoryIndex};
+use super::{EDITS_AT_ONCE, MemoryIndex};
 use crate::cached::array::{self, child};
 use crate::cached::layer::FANOUT;
-use crate::cached::layout::{IndexEdit, Layout, Retire};
+use crate::cached::layout::{IndexEdit, Retire};
 use crate::cached::pages::Pages;
 use crate::error::Result;
 use gemelo_format::{NodeRef, Part, Slot, Tree};
@@ -170,7 +170,7 @@ impl MemoryIndex {
         self.saved.is_current &= !is_changed && !is_unfit;
         if !self.saved.is_current && !is_read {
             let tree = mem::take(&mut self.saved).tree;
-            CompactLayout::walk(pages, &tree, Part::Saved, 0, &mut Retire(pages))?;
+            array::walk(pages, &tree, Part::Saved, 0, &mut Retire(pages))?;
         }
         Ok(self)
     }

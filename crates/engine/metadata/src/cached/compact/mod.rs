@@ -13,10 +13,10 @@ mod room;
 mod saved;
 mod table;
 
+use super::array;
 use super::held::{self, FoundCandidates};
 use super::layout::{IndexEdit, IndexState, Layout, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
-use super::table::TableLayout;
 use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
 use bucket::RUN_BITS;
@@ -232,10 +232,6 @@ impl IndexState for MemoryIndex {
         StoredIndex { tree: self.saved.named(), ..StoredIndex::default() }
     }
 
-    fn tree(&self) -> (Tree, Part) {
-        (self.saved.tree, Part::Saved)
-    }
-
     fn entries(&self) -> u64 {
         self.figures.entries.load(Ordering::Relaxed)
     }
@@ -252,23 +248,8 @@ impl IndexState for MemoryIndex {
 impl Layout for CompactLayout {
     type Index = MemoryIndex;
 
-    fn walk(
-        pages: &Pages,
-        tree: &Tree,
-        part: Part,
-        from: u64,
-        visitor: &mut dyn Visitor,
-    ) -> Result<()> {
-        TableLayout::walk(pages, tree, part, from, visitor)
-    }
-
-    fn merge(
-        pages: &Pages,
-        tree: &Tree,
-        part: Part,
-        edits: &mut dyn Iterator<Item = (u64, u128)>,
-    ) -> Result<Tree> {
-        TableLayout::merge(pages, tree, part, edits)
+    fn walk_index(pages: &Pages, index: &MemoryIndex, visitor: &mut dyn Visitor) -> Result<()> {
+        array::walk(pages, &index.saved.tree, Part::Saved, 0, visitor)
     }
 
     fn candidates(
