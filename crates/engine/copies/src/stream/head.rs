@@ -1,21 +1,20 @@
 //! The head of a stream: what it needs, and which snapshot it has.
 
 use super::bytes::{Bytes, put_text};
-use gemelo_format::{SnapshotId, VolumeId};
+use gemelo_format::{Features, SnapshotId, VolumeId};
 
 /// The smallest block of a stream in bytes.
 pub const MIN_BLOCK_BYTES: u32 = 512;
 /// The largest block of a stream in bytes.
 pub const MAX_BLOCK_BYTES: u32 = 1 << 20;
 
-/// The features that a reader must know, by name.
-const KNOWN_FEATURES: [&str; 4] = [LZ4, ZSTD, SINCE, EXCHANGE];
-const LZ4: &str = "lz4";
-const ZSTD: &str = "zstd";
-const SINCE: &str = "since";
-const EXCHANGE: &str = "exchange";
-/// Most features of a stream.
-const MAX_FEATURES: u8 = 64;
+/// The features that this program knows; a reader must know all of these.
+const KNOWN: Features =
+    Features { incompatible: LZ4 | ZSTD | SINCE | EXCHANGE, ..Features::NONE };
+const LZ4: u64 = 1 << 0;
+const ZSTD: u64 = 1 << 1;
+const SINCE: u64 = 1 << 2;
+const EXCHANGE: u64 = 1 << 3;
 
 /// The head of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,14 +49,12 @@ pub(super) enum BadHead {
 }
 
 impl Head {
-    fn features(&self) -> Vec<&'static str> {
-        let mut features = Vec::new();
-        if self.is_compressed {
-            features.extend([LZ4, ZSTD]);
-        }
-        features.extend(self.since.map(|_| SINCE));
-        features.extend(self.is_exchange.then_some(EXCHANGE));
-        features
+    fn features(&self) -> Features {
+        let set = |is_set: bool, features| if is_set { features } else { 0 };
+        let incompatible = set(self.is_compressed, LZ4 | ZSTD)
+            | set(self.since.is_some(), SINCE)
+            | set(self.is_exchange, EXCHANGE);
+        Features { incompatible, ..Features::NONE }
     }
 
     /// The number of blocks of the snapshot.
@@ -67,9 +64,7 @@ impl Head {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let (mut out, features) = (Vec::new(), self.features());
-        out.push(features.len() as u8);
-        features.iter().for_each(|feature| put_text(&mut out, feature));
+        let mut out = self.features().to_bytes().to_vec();
         out.extend_from_slice(&self.block_bytes.to_le_bytes());
         out.extend_from_slice(&self.size_bytes.to_le_bytes());
         out.extend_from_slice(&self.padding_bytes.to_le_bytes());
@@ -83,14 +78,15 @@ impl Head {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadHead> {
         let mut bytes = Bytes::new(bytes);
-        let features = features_from(&mut bytes).ok_or(BadHead::Malformed)?;
-        if let Some(unknown) = features.iter().find(|name| !KNOWN_FEATURES.contains(name)) {
-            return Err(BadHead::Feature((*unknown).to_owned()));
+        let features = bytes.array().and_then(|field| Features::from_bytes(&field));
+        let features = features.ok_or(BadHead::Malformed)?;
+        if let Some(unknown) = features.without(KNOWN).first_incompatible() {
+            return Err(BadHead::Feature(unknown));
         }
-        Self::rest_from(&mut bytes, &features).ok_or(BadHead::Malformed)
+        Self::rest_from(&mut bytes, features).ok_or(BadHead::Malformed)
     }
 
-    fn rest_from(bytes: &mut Bytes<'_>, features: &[&str]) -> Option<Self> {
+    fn rest_from(bytes: &mut Bytes<'_>, features: Features) -> Option<Self> {
         let is_block_size = |bytes: &u32| {
             bytes.is_power_of_two() && (MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(bytes)
         };
@@ -105,12 +101,12 @@ impl Head {
             id => Some(Some(VolumeId(id)).filter(|id| id.is_possible())?),
         };
         let name = bytes.text()?.to_owned();
-        let since = match features.contains(&SINCE) {
+        let has = |feature| features.incompatible & feature != 0;
+        let since = match has(SINCE) {
             true => Some(SnapshotId::from_bytes(&bytes.array()?)?),
             false => None,
         };
-        let is_exchange = features.contains(&EXCHANGE);
-        let is_compressed = features.contains(&LZ4) || features.contains(&ZSTD);
+        let (is_exchange, is_compressed) = (has(EXCHANGE), has(LZ4 | ZSTD));
         let head = Self {
             block_bytes,
             size_bytes,
@@ -123,11 +119,8 @@ impl Head {
             is_compressed,
             is_exchange,
         };
-        bytes.is_empty().then_some(head)
+        // A feature that a reader need not know may add to the end.
+        let may_add = features.without(KNOWN) != Features::NONE;
+        (may_add || bytes.is_empty()).then_some(head)
     }
-}
-
-fn features_from<'a>(bytes: &mut Bytes<'a>) -> Option<Vec<&'a str>> {
-    let count = bytes.u8().filter(|count| *count <= MAX_FEATURES)?;
-    (0..count).map(|_| bytes.text()).collect()
 }

@@ -70,9 +70,7 @@ impl<'r> StreamReader<'r> {
         stream.verify(check)?;
         let head = Head::decode(&description).map_err(|error| match error {
             BadHead::Malformed => stream.damaged("its head makes no sense"),
-            BadHead::Feature(name) => {
-                StreamError::Unknown { what: format!("the feature '{}'", name.escape_debug()) }
-            }
+            BadHead::Feature(what) => StreamError::Unknown { what },
         })?;
         stream.at = Position { next: 0, block_bytes: head.block_bytes, blocks: head.blocks() };
         Ok((head, stream))

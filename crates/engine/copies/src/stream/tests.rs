@@ -190,30 +190,44 @@ fn records_outside_of_the_snapshot_or_of_its_past_are_refused() {
     assert_eq!(parsed(&long), None, "a compressed content is shorter than a block");
 }
 
+/// A stream with this description, which ends after its head.
+fn headed(description: &[u8]) -> Vec<u8> {
+    let mut running = Running::default();
+    let length = (description.len() as u32).to_le_bytes();
+    let out = [&MAGIC[..], &VERSION.to_le_bytes(), &length, description].concat();
+    running.add(&out);
+    [&out[..], &running.check()].concat()
+}
+
 #[test]
-fn what_is_unknown_is_refused_by_name_and_a_sender_that_gives_up_is_heard() {
+fn an_unknown_feature_is_refused_or_may_add_to_the_head() {
+    let begun = |at: usize, more: &[u8]| {
+        let mut description = [&head(true).encode()[..], more].concat();
+        description[at] |= 1;
+        StreamReader::begin(&mut &headed(&description)[..]).map(|(head, _)| head)
+    };
+    let (incompatible, read_compatible, compatible) = (5, 8, 23);
+    assert_eq!(
+        begun(incompatible, &[]).unwrap_err().to_string(),
+        "the stream has the incompatible feature 40, which this version of gemelo does not know"
+    );
+    for place in [read_compatible, compatible] {
+        assert_eq!(begun(place, &[]).unwrap(), head(true));
+        assert_eq!(begun(place, &[1, 2]).unwrap(), head(true));
+    }
+    let lz4 = 0;
+    assert_eq!(begun(lz4, &[]).unwrap(), head(true));
+    let error = begun(lz4, &[1]).unwrap_err().to_string();
+    assert!(error.ends_with("its head makes no sense"), "{error}");
+}
+
+#[test]
+fn an_unknown_version_is_refused_and_a_sender_that_gives_up_is_heard() {
     let (_, mut bytes) = sample();
     bytes[MAGIC.len()] = 9;
     assert_eq!(
         read(&bytes).unwrap_err().to_string(),
         "the stream has version 9, which this version of gemelo does not know"
-    );
-    let description = [&[1, 4][..], b"warp"].concat();
-    let mut running = Running::default();
-    let mut out = Vec::new();
-    for part in [
-        &MAGIC[..],
-        &VERSION.to_le_bytes(),
-        &(description.len() as u32).to_le_bytes(),
-        &description,
-    ] {
-        running.add(part);
-        out.extend_from_slice(part);
-    }
-    out.extend_from_slice(&running.check());
-    assert_eq!(
-        read(&out).unwrap_err().to_string(),
-        "the stream has the feature 'warp', which this version of gemelo does not know"
     );
     let mut out = Vec::new();
     StreamWriter::begin(&mut out, &head(false)).unwrap().give_up("the disk\nfails").unwrap();
