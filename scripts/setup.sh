@@ -13,7 +13,7 @@ build_tools=(cc:gcc)
 test_tools=(fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
     nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdfuse:libnbd-bin nbdkit:nbdkit
     promtool:prometheus zsh:zsh fish:fish lintian:lintian
-    rpmbuild:rpm rpm2cpio:rpm cpio:cpio
+    rpmbuild:rpm rpm2cpio:rpm cpio:cpio minisign:minisign
     qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86
     xz:xz-utils udevadm:udev busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux setpriv:util-linux
     chromium:chromium mkfs.btrfs:btrfs-progs duperemove:duperemove zfs-fuse:zfs-fuse systemd-analyze:systemd pgbench:postgresql pg_amcheck:postgresql initdb:postgresql

@@ -55,7 +55,8 @@ fn the_answer_says_by_how_much_and_with_which_interval() {
     let inline = text.lines().find(|line| line.starts_with("- **volume-inline**")).unwrap();
     let each = "**1.44× the writes of ext4** on load-50 (1.38 to 1.49), faster in 5 of 5; ";
     assert!(inline.contains(each), "{inline}");
-    let undecided = "Undecided on uniform-read: the repetitions vary too much for a verdict.";
+    let undecided = "Undecided on uniform-read: the repetitions vary too much for a verdict, and \
+                     1.1 processors were busy with other work.";
     assert!(inline.ends_with(undecided), "{inline}");
     assert!(text.contains("98 of 100 planned runs were complete"));
 }
@@ -112,10 +113,10 @@ fn failed_and_missing_runs_are_named_with_their_reasons() {
 }
 
 #[test]
-fn doubts_about_the_measurements_stand_beside_them_and_are_counted_in_the_answer() {
+fn warnings_about_the_measurements_stand_beside_them_and_are_counted_in_the_answer() {
     let text = markdown(5);
     let (answer, rest) = text.split_once("## Targets and workloads").unwrap();
-    assert!(answer.contains(" doubts, which stand beside them."), "{answer}");
+    assert!(answer.contains(" warnings, which stand beside them."), "{answer}");
     let (_, rest) = rest.split_once("\n## nurand-write\n").unwrap();
     let (of_workload, _) = rest.split_once("\n## ").unwrap();
     assert!(of_workload.contains("Warning: ext4: the machine is noisy, 1."), "{of_workload}");

@@ -107,7 +107,10 @@ pub fn listen_at_file(
     let make = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     let socket = match &access.label {
         None => make()?,
-        Some(label) => labelled(label, make)?,
+        Some(label) => {
+            require_selinux()?;
+            labelled(label, Path::new(LABEL_OF_SOCKETS), make)?
+        }
     };
     rustix::net::bind(&socket, &address)?;
     // An error drops this, which removes the file.
@@ -117,23 +120,31 @@ pub fn listen_at_file(
     Ok((UnixListener::from(socket), made))
 }
 
+/// The file with the label of the sockets that a thread makes; none where it is empty.
+const LABEL_OF_SOCKETS: &str = "/proc/thread-self/attr/sockcreate";
+
+fn require_selinux() -> io::Result<()> {
+    if Path::new("/sys/fs/selinux/enforce").exists() {
+        return Ok(());
+    }
+    let reason = "this system has no SELinux, so a socket cannot have a label of it";
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+}
+
 /// Makes a socket with an SELinux label, as `setsockcreatecon` has the kernel do for this thread.
+/// `attribute` is the file with the label of the sockets that it makes.
 fn labelled(
     label: &str,
+    attribute: &Path,
     make: impl FnOnce() -> rustix::io::Result<OwnedFd>,
 ) -> io::Result<OwnedFd> {
-    const LABEL_OF_SOCKETS: &str = "/proc/thread-self/attr/sockcreate";
-    if !Path::new("/sys/fs/selinux/enforce").exists() {
-        let reason = "this system has no SELinux, so a socket cannot have a label of it";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
-    }
     let failed = |error: io::Error| {
         io::Error::new(error.kind(), format!("cannot make a socket with label '{label}': {error}"))
     };
-    std::fs::write(LABEL_OF_SOCKETS, label).map_err(failed)?;
+    std::fs::write(attribute, label).map_err(failed)?;
     let made = make();
     // Without a label, the policy decides about later sockets of this thread again.
-    std::fs::write(LABEL_OF_SOCKETS, "").map_err(failed)?;
+    std::fs::write(attribute, "").map_err(failed)?;
     Ok(made?)
 }
 
@@ -168,6 +179,24 @@ fn socket_at(path: &Path) -> io::Result<Option<FileIdentity>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_is_made_while_its_thread_has_the_label_and_later_ones_have_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let attribute = directory.path().join("sockcreate");
+        let held = || std::fs::read_to_string(&attribute).unwrap();
+        let made = labelled("a:label", &attribute, || {
+            assert_eq!(held(), "a:label");
+            let flags = SocketFlags::CLOEXEC;
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        });
+        assert!(made.is_ok() && held().is_empty());
+        assert!(labelled("a:label", &attribute, || Err(rustix::io::Errno::NFILE)).is_err());
+        assert_eq!(held(), "", "a failure leaves no label to later sockets");
+        let refused = labelled("x", &directory.path().join("no/file"), || unreachable!());
+        let said = refused.unwrap_err().to_string();
+        assert!(said.starts_with("cannot make a socket with label 'x': "), "{said}");
+    }
     use std::os::unix::fs::MetadataExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

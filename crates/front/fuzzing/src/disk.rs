@@ -4,9 +4,11 @@ use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::testing::MemoryDisk;
+use gemelo_serve::{OnBadBlock, Sink, export};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, Pool, RepairOptions, Tuning, Volume, repair_outlook_within, repair_within,
+    LossChoice, Pool, RepairOptions, Tuning, Volume, record_damage, repair_outlook_within,
+    repair_within,
 };
 use std::sync::Arc;
 
@@ -68,6 +70,15 @@ fn read_all(volume: &Volume, size_bytes: u64) {
     }
 }
 
+/// Copies the beginning of a volume with zeros in place of what cannot be read, as `gemelo volume
+/// export --salvage`.
+fn salvage(volume: Volume) {
+    let device: Arc<dyn BlockDevice> = Arc::new(volume);
+    let bytes = READ_BLOCKS * BLOCK_BYTES as u64;
+    let sink = Sink::Stream(Box::new(std::io::sink()));
+    let _ = export(&[device], bytes, sink, OnBadBlock::Zeros, &Silent, &StopFlag::new());
+}
+
 /// Looks at all of a pool without writing: figures, spaces, every block.
 fn look(disks: &PoolDisks) {
     let Some(pool) = open(disks, Tuning { read_only: true, ..tuning() }) else { return };
@@ -77,6 +88,7 @@ fn look(disks: &PoolDisks) {
         let _ = pool.volume_space(name, &StopFlag::new());
         if let Ok(volume) = pool.volume(name) {
             read_all(&volume, summary.record.size_bytes);
+            salvage(volume);
         }
     }
     let _ = pool.close();
@@ -121,6 +133,10 @@ pub(crate) fn use_pool(disks: impl Fn() -> PoolDisks) {
     let before = checked(&pool);
     let was_clean = before.as_ref().is_some_and(CheckReport::is_clean);
     look(&pool);
+    // A salvage marks what it could not read.
+    let marked = disks();
+    let _ = record_damage(&marked, &[1, 7]);
+    look(&marked);
     let outlook = (!was_clean)
         .then(|| repair_outlook_within(REPAIR_BYTES, &pool, true, &Silent, &StopFlag::new()).ok());
     if change(&pool) || was_clean {

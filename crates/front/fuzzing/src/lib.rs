@@ -245,6 +245,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "packed_block", seeds: &[], run: Made(packed::block, packed::seeds) },
     FuzzTarget { name: "stream", seeds: &[], run: Quick(stream::stream, stream::stream_seeds) },
     FuzzTarget { name: "pool_forged", seeds: &[], run: Made(pool::forged, pool::forged_seeds) },
+    FuzzTarget { name: "pool_kept", seeds: &[], run: Made(pool::kept, pool::kept_seeds) },
     FuzzTarget { name: "pool_table", seeds: &[], run: Made(pool::table, pool::table_seeds) },
     FuzzTarget { name: "pool_changes", seeds: &[], run: Made(pool::changes, pool::change_seeds) },
     FuzzTarget { name: "pool_damage", seeds: &[], run: Made(pool::damage, pool::patch_seeds) },
@@ -299,6 +300,12 @@ impl FuzzTarget {
 #[must_use]
 pub fn pool_kinds() -> usize {
     pool::kinds()
+}
+
+/// The number of kept pools that the target `pool_kept` has; none without `tar` and `zstd`.
+#[must_use]
+pub fn kept_pools() -> usize {
+    pool::kept_pools()
 }
 
 /// Runs the target of this name. Does nothing if the name is unknown.

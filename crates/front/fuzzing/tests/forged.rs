@@ -1,4 +1,4 @@
-//! Pools of every kind with fields changed and checksums made right: checked, opened, read, changed
+//! Pools of every kind, and those that are kept for ever, with fields changed and checksums made right: checked, opened, read, changed
 //! and repaired. Nothing panics, takes long or needs much memory.
 //!
 //! The number of the round is the seed. `GEMELO_FUZZ_ROUNDS` sets the number of rounds,
@@ -7,11 +7,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use gemelo_base::random::{Random, mix_pair};
-use gemelo_fuzzing::{pool_kinds, run};
+use gemelo_fuzzing::{kept_pools, pool_kinds, run};
 use std::time::{Duration, Instant};
 
-/// Inputs for each kind.
+/// Inputs for each kind, and for each kept pool.
 const ROUNDS: u64 = 25;
+const KEPT_ROUNDS: u64 = 12;
 /// Most edits of an input.
 const EDITS: u64 = 4;
 /// Bytes of an edit without its value.
@@ -41,16 +42,16 @@ fn peak_kb() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-#[test]
-fn no_forged_field_of_any_kind_of_pool_does_harm() {
-    let rounds = setting("GEMELO_FUZZ_ROUNDS").unwrap_or(ROUNDS);
+/// Runs a target on inputs for each of its pools.
+fn forge(target: &str, pools: usize, rounds: u64) {
+    let rounds = setting("GEMELO_FUZZ_ROUNDS").unwrap_or(rounds);
     let first = setting("GEMELO_FUZZ_FIRST").unwrap_or(0);
     let only = setting("GEMELO_FUZZ_KIND");
     let mut failures = Vec::new();
-    for kind in (0..pool_kinds()).filter(|kind| only.is_none_or(|only| only == *kind as u64)) {
+    for kind in (0..pools).filter(|kind| only.is_none_or(|only| only == *kind as u64)) {
         for round in first..first + rounds {
             let (input, began, before) = (input(kind, round), Instant::now(), peak_kb());
-            let result = std::panic::catch_unwind(|| run("pool_forged", &input));
+            let result = std::panic::catch_unwind(|| run(target, &input));
             let (took, peak) = (began.elapsed(), peak_kb());
             let grows = peak > before.max(MAX_MEMORY_KB);
             let said = result.err().map(|panicked| match panicked.downcast::<String>() {
@@ -63,5 +64,15 @@ fn no_forged_field_of_any_kind_of_pool_does_harm() {
             }
         }
     }
-    assert!(failures.is_empty(), "{failures:#?}");
+    assert!(failures.is_empty(), "{target}: {failures:#?}");
+}
+
+#[test]
+fn no_forged_field_of_any_kind_of_pool_does_harm() {
+    forge("pool_forged", pool_kinds(), ROUNDS);
+}
+
+#[test]
+fn no_forged_field_of_a_kept_pool_does_harm() {
+    forge("pool_kept", kept_pools(), KEPT_ROUNDS);
 }

@@ -2,7 +2,7 @@
 //! data carry no difference.
 
 use super::data::Data;
-use super::doubts::doubts;
+use super::doubts::{busy_processors, doubts};
 use super::judgement::{CampaignStatistics, Versus};
 use super::overview::{Rank, ranks, without_interval};
 use crate::anchor;
@@ -24,7 +24,7 @@ pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Section {
     if let Some((_, baseline)) = data.baseline() {
         for (_, target) in data.targets() {
             if target.name != baseline.name {
-                answers.extend(of_target(judged, &ranks, target, baseline));
+                answers.extend(of_target(data, judged, &ranks, [target, baseline]));
             }
         }
         if answers.is_empty() {
@@ -58,10 +58,10 @@ struct AnsweredComparison<'a> {
 }
 
 fn of_target(
+    data: &Data,
     judged: &CampaignStatistics,
     ranks: &[Rank<'_>],
-    target: &TargetRecord,
-    baseline: &TargetRecord,
+    [target, baseline]: [&TargetRecord; 2],
 ) -> Option<Answer> {
     let mut compared: Vec<AnsweredComparison<'_>> = Vec::new();
     for rank in ranks {
@@ -87,11 +87,16 @@ fn of_target(
         compared.iter().filter(|one| one.versus.verdict == wanted).collect()
     };
     let open = with(Verdict::Undecided);
+    let busy_during = |one: &&AnsweredComparison<'_>| {
+        busy_processors(data, one.rank.workload, [target, baseline])
+    };
+    let busy = open.iter().filter_map(busy_during).max_by(f64::total_cmp);
+    let add_undecided = |text: Text| undecided(text, &open, compared.len(), busy);
     let mut text = Text::new().strong(target.name.clone());
     // A reader who is told of no difference has to know first why there is none.
     let is_open = differing.is_empty() && !open.is_empty();
     if is_open {
-        text = undecided(text.plain(format!(" against {}:", baseline.name)), &open, compared.len());
+        text = add_undecided(text.plain(format!(" against {}:", baseline.name)));
     }
     text = match differing.len() {
         0 if is_open => text.plain(" No difference was shown"),
@@ -107,7 +112,7 @@ fn of_target(
             text.plain(format!(" The same within {margin} %{}.", extent_of(&same, compared.len())));
     }
     if !is_open {
-        text = undecided(text, &open, compared.len());
+        text = add_undecided(text);
     }
     let shown = with(Verdict::NotJudged);
     if !shown.is_empty() {
@@ -177,8 +182,17 @@ fn ranges(
     text
 }
 
-/// Adds the comparisons that are undecided, by their reason.
-fn undecided(mut text: Text, found: &[&AnsweredComparison<'_>], of: usize) -> Text {
+/// Adds the comparisons that are undecided, by their reason, and how many processors were busy with
+/// other work.
+fn undecided(
+    mut text: Text,
+    found: &[&AnsweredComparison<'_>],
+    of: usize,
+    busy: Option<f64>,
+) -> Text {
+    let busy = busy.map_or_else(String::new, |processors| {
+        format!(", and {processors:.1} processors were busy with other work")
+    });
     let mut reasons: Vec<Doubt> = Vec::new();
     for doubt in found.iter().filter_map(|one| one.versus.doubt) {
         if !reasons.contains(&doubt) {
@@ -189,7 +203,7 @@ fn undecided(mut text: Text, found: &[&AnsweredComparison<'_>], of: usize) -> Te
         let with: Vec<&AnsweredComparison<'_>> =
             found.iter().copied().filter(|one| one.versus.doubt == Some(reason)).collect();
         let extent = extent_of(&with, of);
-        text = text.plain(format!(" Undecided{extent}: {}.", reason.sentence()));
+        text = text.plain(format!(" Undecided{extent}: {}{busy}.", reason.sentence()));
     }
     text
 }
@@ -332,7 +346,7 @@ fn alone(judged: &CampaignStatistics, ranks: &[Rank<'_>], target: &TargetRecord)
     named.collect()
 }
 
-/// Names the workloads whose measurements are in doubt. The doubts stand beside their figures.
+/// Names the workloads with warnings about their measurements, which stand beside their figures.
 fn doubtful(data: &Data, judged: &CampaignStatistics) -> Option<Text> {
     let mut count = 0;
     let mut text = Text::new();
@@ -345,9 +359,9 @@ fn doubtful(data: &Data, judged: &CampaignStatistics) -> Option<Text> {
             count += found;
         }
     }
-    let raise =
-        format!(" raise {}, which stand beside them.", format_counted(count as u64, "doubt"));
-    (count > 0).then(|| text.plain(raise))
+    let have =
+        format!(" have {}, which stand beside them.", format_counted(count as u64, "warning"));
+    (count > 0).then(|| text.plain(have))
 }
 
 /// Says how much was run, and what was not.

@@ -1,4 +1,4 @@
-//! Doubts about the measurements themselves, found in the figures: repetitions that disagree, rates
+//! Warnings about the measurements themselves, found in the figures: repetitions that disagree, rates
 //! that still change, reads from a cache, other work on the machine.
 
 use super::data::{Data, value_of};
@@ -8,7 +8,7 @@ use gemelo_record::{RunRecord, Series, TargetRecord, WorkloadRecord};
 
 /// Half width of an interval from which repetitions disagree, as a share of the mean.
 const WIDE_SHARE: f64 = 0.1;
-/// Processors that may be busy with other work than the target and the load before it is a doubt.
+/// Processors that may be busy with other work than the target and the load before it is a warning.
 /// Kernel threads of the target's disks count as other work.
 const MAX_OTHER_PROCESSORS: f64 = 0.5;
 /// Share of the bytes read that has to come from disks, or else a cache served the reads.
@@ -18,7 +18,7 @@ const FEWEST_POINTS: usize = 20;
 /// Change from the first tenth of a run to its second half from which the start was another state.
 const MAX_CHANGE: f64 = 0.25;
 
-/// Returns the doubts about the measurements of a workload, in the order of the targets.
+/// Returns the warnings about the measurements of a workload, in the order of the targets.
 pub(super) fn doubts(
     data: &Data,
     judged: &CampaignStatistics,
@@ -108,15 +108,32 @@ fn cached(runs: &[&RunRecord]) -> Option<String> {
 
 /// The machine was busy with something else.
 fn other_work(runs: &[&RunRecord]) -> Option<String> {
+    let other = other_processors(runs)?;
+    Some(format!(
+        "the machine is noisy, {other:.1} processors were busy with other work than the target \
+         and the load"
+    ))
+}
+
+/// Returns how many processors were busy with other work than the target and the load, unless they
+/// are few.
+fn other_processors(runs: &[&RunRecord]) -> Option<f64> {
     let means = |figure: &str| mean_of(runs, figure);
     let known = means("target/cpu_share").unwrap_or(0.0) + means("usage/cpu_share")?;
-    let other = means("system/cpu_share")? - known;
-    (other > MAX_OTHER_PROCESSORS).then(|| {
-        format!(
-            "the machine is noisy, {other:.1} processors were busy with other work than the \
-             target and the load"
-        )
-    })
+    Some(means("system/cpu_share")? - known).filter(|other| *other > MAX_OTHER_PROCESSORS)
+}
+
+/// Returns how many processors were busy with other work while targets ran a workload, unless they
+/// are few: the most of any target.
+pub(super) fn busy_processors(
+    data: &Data,
+    workload: &WorkloadRecord,
+    targets: [&TargetRecord; 2],
+) -> Option<f64> {
+    let of_target = |target: &TargetRecord| {
+        other_processors(&data.of_pair(workload, target).collect::<Vec<_>>())
+    };
+    targets.into_iter().filter_map(of_target).max_by(f64::total_cmp)
 }
 
 /// Returns the mean of a figure if every run has it.

@@ -9,8 +9,7 @@ pub const MIN_BLOCK_BYTES: u32 = 512;
 pub const MAX_BLOCK_BYTES: u32 = 1 << 20;
 
 /// The features that this program knows; a reader must know all of these.
-const KNOWN: Features =
-    Features { incompatible: LZ4 | ZSTD | SINCE | EXCHANGE, ..Features::NONE };
+const KNOWN: Features = Features { incompatible: LZ4 | ZSTD | SINCE | EXCHANGE, ..Features::NONE };
 const LZ4: u64 = 1 << 0;
 const ZSTD: u64 = 1 << 1;
 const SINCE: u64 = 1 << 2;

@@ -2,9 +2,11 @@
 //!
 //! A fuzzer does not guess checksums. The input therefore changes structs of small pools of every
 //! kind, all checksums are made correct, and the pool is checked, opened, used and repaired. The
-//! target `damage` leaves checksums wrong. The first byte of each input selects the pool.
+//! target `damage` leaves checksums wrong. The first byte of each input selects the pool. The target
+//! `pool_kept` does the same to the pools that are kept for ever.
 
 mod forge;
+mod kept;
 mod sample;
 
 use crate::disk::use_pool;
@@ -28,9 +30,26 @@ pub(crate) fn disks_of_a_pool() -> Option<PoolDisks> {
 /// (1).
 const PATCH_BYTES: usize = 5;
 
+/// The number of kept pools that can be read.
+pub(crate) fn kept_pools() -> usize {
+    kept::samples().len()
+}
+
 /// Opens the pool with fields of any structs changed, and with correct checksums.
 pub(crate) fn forged(bytes: &[u8]) {
-    let Some((sample, edits)) = selected(bytes) else { return };
+    if let Some((sample, edits)) = selected(bytes) {
+        use_forged(sample, edits);
+    }
+}
+
+/// The same with a kept pool.
+pub(crate) fn kept(bytes: &[u8]) {
+    if let Some((sample, edits)) = kept::selected(bytes) {
+        use_forged(sample, edits);
+    }
+}
+
+fn use_forged(sample: &Sample, edits: &[u8]) {
     let Forged { data, metadata } = forge::apply(sample, edits);
     use_pool(|| Sample::disks(&data, &metadata));
 }
@@ -108,7 +127,16 @@ pub(crate) fn patch_seeds() -> Vec<Vec<u8>> {
 
 /// Returns inputs that change one field of each struct of each pool.
 pub(crate) fn forged_seeds() -> Vec<Vec<u8>> {
-    (0..samples().len() as u8)
+    seeds_of(samples())
+}
+
+/// The same for each kept pool.
+pub(crate) fn kept_seeds() -> Vec<Vec<u8>> {
+    seeds_of(kept::samples())
+}
+
+fn seeds_of(samples: &[Sample]) -> Vec<Vec<u8>> {
+    (0..samples.len().max(1) as u8)
         .flat_map(|number| {
             forge::seeds().into_iter().map(move |edit| [vec![number], edit].concat())
         })

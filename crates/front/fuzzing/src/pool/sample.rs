@@ -4,7 +4,7 @@ use crate::disk::{BLOCK_BYTES, disk_of, tuning, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckReport, Walk};
 use gemelo_disk::Disk;
-use gemelo_disk::testing::SyntheticDisk;
+use gemelo_disk::testing::{MemoryDisk, SyntheticDisk};
 use gemelo_format::{
     COMMIT_HEADER_BYTES, CommitHeader, Compression, DedupMode, MapEntry, PAGE_BYTES, Policy,
     PoolSeed, Root, StoreTable, Superblock, find_roots, read_chain, read_superblock,
@@ -71,7 +71,10 @@ pub(crate) struct DataImage {
 }
 
 impl DataImage {
-    fn of(disk: &dyn Disk, numbers: impl IntoIterator<Item = u64>) -> anyhow::Result<Self> {
+    pub(super) fn of(
+        disk: &dyn Disk,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> anyhow::Result<Self> {
         let bytes = disk.len()?;
         let end = bytes / BLOCK_BYTES as u64;
         let numbers: BTreeSet<u64> = numbers.into_iter().filter(|number| *number < end).collect();
@@ -106,8 +109,6 @@ pub(crate) struct SampleCommit {
 
 /// A small pool and its structs.
 pub(crate) struct Sample {
-    #[cfg(test)]
-    kind: Kind,
     pub(crate) data: DataImage,
     pub(crate) metadata: Vec<u8>,
     pub(crate) superblock: Superblock,
@@ -132,8 +133,16 @@ pub(crate) fn samples() -> &'static [Sample] {
 
 /// Splits an input into the sample that its first byte selects, and the rest.
 pub(crate) fn selected(bytes: &[u8]) -> Option<(&'static Sample, &[u8])> {
+    selected_of(&SAMPLES, bytes)
+}
+
+/// Splits an input into the one of these samples that its first byte selects, and the rest.
+pub(super) fn selected_of<'s, 'b>(
+    samples: &'s [Sample],
+    bytes: &'b [u8],
+) -> Option<(&'s Sample, &'b [u8])> {
     let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
-    Some((SAMPLES.get(usize::from(*first) % SAMPLES.len().max(1))?, rest))
+    Some((samples.get(usize::from(*first) % samples.len().max(1))?, rest))
 }
 
 impl Sample {
@@ -146,15 +155,19 @@ impl Sample {
         let places = places(&disks)?;
         let numbers = (0..BLOCKS).chain(superblock.header_copy.map(gemelo_format::Pbn::number));
         let data = DataImage::of(&*disks.data, numbers.chain(places))?;
+        Self::of(data, &metadata)
+    }
+
+    /// The sample of a pool that is there.
+    pub(super) fn of(data: DataImage, metadata: &MemoryDisk) -> anyhow::Result<Self> {
+        let superblock = read_superblock(metadata, &mut Vec::new())?;
         let seed = PoolSeed::of(&superblock);
-        let root = find_roots(&*metadata, &superblock, seed)?.newest;
-        let chain = read_chain(&*metadata, &superblock, &root, seed)?;
+        let root = find_roots(metadata, &superblock, seed)?.newest;
+        let chain = read_chain(metadata, &superblock, &root, seed)?;
         let table = StoreTable::decode(&chain.stream).unwrap_or_default();
         let (next_commit, head) = (root.next_commit, root.journal_offset as usize);
         let metadata = metadata.image();
         let mut sample = Self {
-            #[cfg(test)]
-            kind,
             data,
             metadata,
             superblock,
@@ -281,9 +294,8 @@ mod tests {
     #[test]
     fn every_kind_has_its_sample_with_all_structs() {
         assert_eq!(samples().len(), Kind::all().count());
-        for sample in samples() {
+        for (kind, sample) in Kind::all().zip(samples()) {
             let StoreTable { volumes, counts, many, fingerprints, .. } = &sample.table;
-            let kind = sample.kind;
             assert!(volumes.iter().any(|volume| volume.map.height > 0), "{kind:?}");
             assert!(volumes.iter().any(|volume| volume.follows.is_some()), "{kind:?}");
             let roots = [counts, many, fingerprints].map(|tree| tree.root.is_some());

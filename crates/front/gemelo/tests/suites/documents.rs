@@ -296,6 +296,21 @@ fn commands_in_pages_have_only_options_that_exist() {
     assert!(wrong.is_empty(), "unknown to gemelo:\n{}", wrong.join("\n"));
 }
 
+/// Which blocks are not run, and why, is in the script.
+#[test]
+fn commands_in_code_blocks_of_pages_run() {
+    if !gemelo_tools::has_tool("python3") {
+        return;
+    }
+    let mut script = Command::new("python3");
+    script.arg(root().join("scripts/run-pages.py"));
+    script.env("GEMELO", env!("CARGO_BIN_EXE_gemelo"));
+    let output = script.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    eprintln!("{said}");
+}
+
 #[test]
 fn links_and_anchors_are_found() {
     assert_eq!(links("see [a](b.md#c), `[x](y)`, ![d](e.svg)"), ["b.md#c", "e.svg"]);

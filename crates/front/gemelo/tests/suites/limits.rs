@@ -181,3 +181,29 @@ fn limits_are_asked_for_and_not_inherited() {
     assert!(!done(&["volume", "stat", &pool.volume("b")]).contains("quota"));
     assert_eq!(gemelo(&["volume", "set", "--help"]).status, 0);
 }
+
+#[test]
+fn the_list_of_volumes_shows_limits_and_holds_where_there_are_any() {
+    let pool = TestPool::new(&[]);
+    for name in ["a", "b"] {
+        done(&["volume", "create", &pool.volume(name), "--size", "8m"]);
+    }
+    let list = || done(&["volume", "ls", &pool.path()]);
+    assert!(!list().contains("limits") && !list().contains("holds"), "{}", list());
+    done(&["volume", "set", &pool.volume("a"), "--iops", "500", "--quota", "4m"]);
+    assert!(list().contains("limits") && !list().contains("holds"), "{}", list());
+    done(&["volume", "snapshot", &pool.volume("a"), "snapshot"]);
+    done(&["volume", "hold", &pool.volume("snapshot"), "--tag", "backup"]);
+    let text = list();
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().trim_end();
+    assert!(line("a ").contains("500 operations/s, quota 4.00 MiB"), "{text}");
+    assert!(line("a ").ends_with('-') && line("b ").ends_with('-'), "{text}");
+    assert!(line("snapshot ").ends_with("backup"), "{text}");
+    let json = done(&["volume", "ls", &pool.path(), "--json", "-"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = json.pointer("/result/volumes").unwrap_or(&json["result"]);
+    assert_eq!(rows[0]["limits"]["operations_per_s"], 500);
+    assert_eq!(rows[0]["limits"]["quota_bytes"], 4 << 20);
+    assert_eq!(rows[1]["limits"]["quota_bytes"], serde_json::Value::Null);
+    assert_eq!(rows[2]["holds"], serde_json::json!(["backup"]));
+}

@@ -230,12 +230,16 @@ fn the_debian_package_installs_and_leaves_pools_alone() {
     install_and_purge(&package, &directory.path().join("root"));
 }
 
-/// Makes a release of the program of the tests.
-fn release(directory: &Path) -> Vec<PathBuf> {
+/// The script that makes a release of the program of the tests.
+fn release_script(directory: &Path) -> Command {
     let mut script = Command::new(root().join("scripts/release.sh"));
     script.arg(directory).env("BINARY", PROGRAM).env("LEVEL", "1");
     script.env("SOURCE_DATE_EPOCH", "1700000000");
-    run(&mut script);
+    script
+}
+
+fn release(directory: &Path) -> Vec<PathBuf> {
+    run(&mut release_script(directory));
     files(directory)
 }
 
@@ -294,6 +298,30 @@ fn a_release_has_the_same_bytes_each_time_and_every_package_the_same_files() {
     {
         assert_eq!(names.contains(&name), is_linked, "{name}");
     }
+}
+
+#[test]
+fn a_release_is_signed_with_the_key_of_its_user() {
+    if !["minisign", "rpmbuild", "dpkg-deb", "git"].into_iter().all(has_tool) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [public, secret, made] =
+        ["key.pub", "key.sec", "made"].map(|name| directory.path().join(name));
+    // -W: the key has no password.
+    let mut generate = Command::new("minisign");
+    run(generate.args(["-G", "-W", "-p"]).arg(&public).arg("-s").arg(&secret));
+    let mut script = release_script(&made);
+    run(script.env("MINISIGN_KEY", &secret));
+    let sums = made.join("SHA256SUMS");
+    let verify = || {
+        let mut minisign = Command::new("minisign");
+        minisign.arg("-V").arg("-p").arg(&public).arg("-m").arg(&sums);
+        minisign.output().unwrap().status.success()
+    };
+    assert!(verify());
+    fs::write(&sums, "").unwrap();
+    assert!(!verify(), "the signature is of the sums");
 }
 
 /// The files of the tarball, with manual pages that are packed as in the packages.

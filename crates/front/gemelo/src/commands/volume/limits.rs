@@ -31,6 +31,18 @@ impl Rates {
     }
 }
 
+/// The limits of load and the quota of a volume in few words, for a cell of a table.
+pub(super) fn in_short(limits: VolumeLimits) -> String {
+    let parts = [
+        limits.operations_per_s.map(|count| format!("{count} operations/s")),
+        limits.bytes_per_s.map(|bytes| format!("{}/s", format_size(bytes))),
+        limits.quota_bytes.map(|bytes| format!("quota {}", format_size(bytes))),
+        limits.reserve_bytes.map(|bytes| format!("reserved {}", format_size(bytes))),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
+}
+
 /// The limits that are set, as names and values.
 pub(super) fn rows(limits: VolumeLimits) -> Vec<[String; 2]> {
     let size = |limit: Option<u64>| limit.map(format_size);

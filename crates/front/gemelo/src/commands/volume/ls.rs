@@ -1,6 +1,6 @@
 //! `gemelo volume ls`.
 
-use super::birth;
+use super::{birth, limits};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::json::JsonOutput;
@@ -10,7 +10,7 @@ use crate::table::Table;
 use crate::values::pool_place_parser;
 use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
-use gemelo_format::{DedupMode, Origin, SnapshotId, VolumeRecord};
+use gemelo_format::{DedupMode, Holds, Origin, SnapshotId, VolumeLimits, VolumeRecord};
 use gemelo_place::PoolPlace;
 use gemelo_record::ResultFile;
 use gemelo_serve::{StatReport, VolumeReport};
@@ -73,19 +73,50 @@ struct VolumeRow<'a> {
     identity: Option<SnapshotId>,
     /// Origin of the volume.
     origin: &'a Origin,
+    /// Limits of the volume's load and space.
+    limits: VolumeLimits,
+    /// The holds of a snapshot, each with its tag.
+    holds: &'a Holds,
     #[serde(skip)]
     record: &'a VolumeRecord,
 }
 
+/// The columns that a table has beside the usual ones.
+#[derive(Clone, Copy)]
+struct Columns {
+    space: bool,
+    limits: bool,
+    holds: bool,
+}
+
+impl Columns {
+    /// Limits and holds have columns where a volume has them.
+    fn of(rows: &[VolumeRow<'_>], space: bool) -> Self {
+        let limits = rows.iter().any(|row| row.limits != VolumeLimits::default());
+        Self { space, limits, holds: rows.iter().any(|row| !row.holds.is_empty()) }
+    }
+
+    fn names(self) -> Vec<&'static str> {
+        let space: &[&str] = if self.space { &["exclusive", "shared"] } else { &[] };
+        let limits: &[&str] = if self.limits { &["limits"] } else { &[] };
+        let holds: &[&str] = if self.holds { &["holds"] } else { &[] };
+        let [first, last] = [
+            &["volume", "size", "mapped"][..],
+            &["dedup", "access", "clients", "origin", "created"],
+        ];
+        [first, space, last, limits, holds].concat()
+    }
+}
+
 impl VolumeRow<'_> {
-    fn cells(&self, with_space: bool) -> Vec<String> {
+    fn cells(&self, columns: Columns) -> Vec<String> {
         let size_of = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_size);
         let mut cells = vec![
             self.name.to_owned(),
             format_size(self.size_bytes),
             format_size(self.mapped_bytes),
         ];
-        if with_space {
+        if columns.space {
             cells.extend([size_of(self.exclusive_bytes), size_of(self.shared_bytes)]);
         }
         cells.extend([
@@ -94,6 +125,13 @@ impl VolumeRow<'_> {
             self.clients.map_or_else(|| "-".to_owned(), |clients| clients.to_string()),
         ]);
         cells.extend([birth::origin(self.record), birth::created(self.record)]);
+        if columns.limits {
+            cells.push(limits::in_short(self.limits));
+        }
+        if columns.holds {
+            let tags: Vec<&str> = self.holds.tags().collect();
+            cells.push(if tags.is_empty() { "-".to_owned() } else { tags.join(", ") });
+        }
         cells
     }
 }
@@ -115,6 +153,8 @@ fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> V
             created_s: record.birth.created_s,
             identity: summary.identity,
             origin: &record.birth.origin,
+            limits: record.limits,
+            holds: &record.holds,
             record,
         }
     };
@@ -122,15 +162,9 @@ fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> V
 }
 
 fn table(rows: &[VolumeRow<'_>], with_space: bool) -> Table {
-    let mut table = Table::new();
-    let space: &[&str] = if with_space { &["exclusive", "shared"] } else { &[] };
-    let names = [
-        &["volume", "size", "mapped"],
-        space,
-        &["dedup", "access", "clients", "origin", "created"],
-    ];
-    table.row(names.concat());
-    rows.iter().for_each(|row| table.row(row.cells(with_space)));
+    let (mut table, columns) = (Table::new(), Columns::of(rows, with_space));
+    table.row(columns.names());
+    rows.iter().for_each(|row| table.row(row.cells(columns)));
     table
 }
 

@@ -75,7 +75,9 @@ const FILES: [File; 9] = [
         said: "volume-inline",
     },
 ];
+/// The stream of a snapshot, and that of the differences of a later one.
 const STREAM: &str = "volume.stream";
+const DIFFERENCES: &str = "differences.stream";
 
 fn content() -> Vec<u8> {
     [noise(3, 40 << 10), noise(3, 40 << 10)].concat()
@@ -120,28 +122,57 @@ fn kept_files_are_read_as_they_were_written() {
         assert!(said.contains(file.said), "{}: {said}", file.name);
     }
     let found = fs::read_dir(kept("files")).unwrap().count();
-    assert_eq!(found, FILES.len() + 1, "each file is one of the list, or the stream");
+    assert_eq!(found, FILES.len() + 2, "each file is one of the list, or a stream");
+}
+
+/// Sends a snapshot of a pool to a kept file, unless it is there.
+fn keep_stream(name: &str, pool: &TestPool, words: &[&str]) {
+    let path = kept(&format!("files/{name}"));
+    if !keeps_anew() || path.exists() {
+        return;
+    }
+    let mut send = Command::new(env!("CARGO_BIN_EXE_gemelo"));
+    send.args(["volume", "send"]).args(words).current_dir(pool.directory.path());
+    let output = send.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success());
+    fs::write(&path, output.stdout).unwrap();
+}
+
+/// Makes the kept streams that are missing.
+fn keep_streams() {
+    let pool = TestPool::new(&["--compression", "lz4"]);
+    for (number, name) in ["first", "second"].into_iter().enumerate() {
+        let source = pool.file(name);
+        fs::write(&source, content_of(number)).unwrap();
+        let volume = pool.volume("v");
+        let import = ["volume", "import", &source, &volume, "--force"];
+        done(if number == 0 { &import[..4] } else { &import });
+        done(&["volume", "snapshot", &pool.volume("v"), name]);
+    }
+    keep_stream(STREAM, &pool, &["pool/first"]);
+    keep_stream(DIFFERENCES, &pool, &["pool/second", "--since", "pool/first"]);
+}
+
+/// The contents of the first and of the second snapshot, of which a part can be compressed.
+fn content_of(number: usize) -> Vec<u8> {
+    let mut content = [content(), b"gemelo".repeat(7 << 10)].concat();
+    content[..4096].fill(number as u8);
+    content
 }
 
 #[test]
-fn a_kept_stream_is_received() {
-    let path = kept(&format!("files/{STREAM}"));
-    if keeps_anew() && !path.exists() {
-        let pool = TestPool::new(&[]);
-        let source = pool.file("source");
-        fs::write(&source, content()).unwrap();
-        done(&["volume", "import", &source, &pool.volume("v")]);
-        done(&["volume", "snapshot", &pool.volume("v"), "snapshot"]);
-        let mut send = Command::new(env!("CARGO_BIN_EXE_gemelo"));
-        send.args(["volume", "send", &pool.volume("snapshot")]);
-        let output = send.stdin(Stdio::null()).output().unwrap();
-        assert!(output.status.success());
-        fs::write(&path, output.stdout).unwrap();
+fn kept_streams_are_received() {
+    if keeps_anew() {
+        keep_streams();
     }
     let pool = TestPool::new(&[]);
-    let stream = fs::File::open(&path).unwrap();
-    run(pool.directory.path(), "volume receive pool/copy", &path, stream.into());
-    let out = pool.file("out");
-    done(&["volume", "export", &pool.volume("copy"), &out]);
-    assert!(fs::read(out).unwrap() == content());
+    let received = [(STREAM, "first"), (DIFFERENCES, "second")];
+    for (number, (stream, name)) in received.into_iter().enumerate() {
+        let path = kept(&format!("files/{stream}"));
+        let input = fs::File::open(&path).unwrap();
+        run(pool.directory.path(), &format!("volume receive pool/{name}"), &path, input.into());
+        let out = pool.file(&format!("out of {name}"));
+        done(&["volume", "export", &pool.volume(name), &out]);
+        assert!(fs::read(out).unwrap() == content_of(number), "{stream}");
+    }
 }
