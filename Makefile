@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help build install uninstall deb release demo test test-guest setup style lint units doctests \
-	licences bench fuzz clean
+	least-rust licences bench fuzz clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ units:
 # nextest does not know documentation tests.
 doctests:
 	cargo test --workspace --doc --locked --quiet
+
+least-rust: ## Check that the oldest compiler that Cargo.toml promises builds the program
+	@scripts/least-rust.sh
 
 licences:
 	@scripts/check-licences.sh

@@ -81,6 +81,19 @@ const OF_FIO: &[(&str, &str)] = &[
     ("output-format", "--json FILE"),
 ];
 
+/// Options that people look for, and those of `gemelo volume set` in their place.
+const OF_VOLUMES: &[(&str, &str)] = &[
+    ("limit", "--iops COUNT, or --bytes-per-second SIZE"),
+    ("rate", "--iops COUNT, or --bytes-per-second SIZE"),
+    ("ops", "--iops COUNT"),
+    ("bandwidth", "--bytes-per-second SIZE"),
+    ("refquota", "--quota SIZE"),
+    ("reservation", "--reserve SIZE"),
+    ("schedule", "--every DURATION, and --keep COUNTS"),
+    ("snapshots", "--every DURATION, and --keep COUNTS"),
+    ("retention", "--keep COUNTS"),
+];
+
 /// Returns what to type in the place of words that the program does not know.
 pub(crate) fn hint(words: &[String]) -> Option<String> {
     let plain = |at: usize| words.get(at).map(String::as_str).filter(|word| !word.starts_with('-'));
@@ -98,13 +111,15 @@ pub(crate) fn hint(words: &[String]) -> Option<String> {
     {
         return Some(format!("--{name} {value}"));
     }
-    if !matches!(first, "bench" | "suite") {
-        return None;
-    }
+    let options = match (first, second) {
+        ("bench" | "suite", _) => OF_FIO,
+        ("volume", Some("set")) => OF_VOLUMES,
+        _ => return None,
+    };
     words.iter().skip(1).find_map(|word| {
         let name = word.strip_prefix("--")?;
         let name = name.split('=').next().unwrap_or(name);
-        let (_, here) = OF_FIO.iter().find(|(theirs, _)| *theirs == name)?;
+        let (_, here) = options.iter().find(|(theirs, _)| *theirs == name)?;
         Some((*here).to_owned())
     })
 }
@@ -124,6 +139,7 @@ mod tests {
         assert_eq!(hint_for("pool find p").unwrap(), "gemelo pool dedup");
         assert_eq!(hint_for("volume set p/a every=1h").unwrap(), "--every 1h");
         assert!(hint_for("bench --target null: --bs=4k").unwrap().contains("--request-size"));
+        assert!(hint_for("volume set p/a --limit 500").unwrap().contains("--iops"));
         assert_eq!(hint_for("pool create --bs 4k"), None);
         assert_eq!(hint_for("nothing at all"), None);
         let command = Arguments::command();
@@ -140,6 +156,11 @@ mod tests {
             let option = here.split(' ').next().unwrap().trim_start_matches("--");
             let has = bench.get_arguments().any(|argument| argument.get_long() == Some(option));
             assert!(has, "{option}");
+        }
+        for (theirs, here) in OF_VOLUMES {
+            let option = here.split(' ').next().unwrap().trim_start_matches("--");
+            assert!(gemelo_serve::setting(option).is_some(), "{option}");
+            assert!(gemelo_serve::setting(theirs).is_none(), "{theirs}");
         }
     }
 }

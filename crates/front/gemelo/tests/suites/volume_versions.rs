@@ -54,7 +54,8 @@ fn a_volume_goes_back_to_each_of_its_snapshots() {
         assert!(said.contains("has the contents of monday again"), "{said}");
         assert!(read(pool, "site") == first && read(pool, "monday") == first);
         // A later snapshot stays, and can be returned to.
-        done(&["volume", "rollback", &site, "tuesday"]);
+        // A snapshot may be named as commands print it.
+        done(&["volume", "rollback", &site, &pool.volume("tuesday")]);
         assert!(read(pool, "site") == second && read(pool, "monday") == first);
         let names = done(&["volume", "ls", &path]);
         assert_eq!(names.lines().count(), 4, "{names}");

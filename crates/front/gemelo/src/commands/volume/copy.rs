@@ -95,7 +95,10 @@ pub(super) fn clone(arguments: &Clone, context: &Context) -> crate::Result<Outco
 
 pub(super) fn roll_back(arguments: &Rollback, context: &Context) -> crate::Result<Outcome> {
     let Rollback { volume, snapshot, force } = arguments;
-    let (name, snapshot) = (volume.name.clone(), snapshot.clone());
+    // Commands print a snapshot as POOL/NAME.
+    let of_pool = format!("{}/", volume.pool);
+    let snapshot = snapshot.strip_prefix(&of_pool).unwrap_or(snapshot).to_owned();
+    let name = volume.name.clone();
     let request = PoolRequest::RollBack { name, snapshot: snapshot.clone(), force: *force };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: has the contents of {snapshot} again\n"))?;

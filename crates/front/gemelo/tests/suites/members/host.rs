@@ -105,8 +105,17 @@ impl<'c> Host<'c> {
 
     /// Runs a command of Ceph, and returns what it prints.
     pub(crate) fn ceph(&self, words: &[&str]) -> String {
+        self.program_of_ceph("ceph", words)
+    }
+
+    /// Runs a command of Ceph for objects, and returns what it prints.
+    pub(crate) fn rados(&self, words: &[&str]) -> String {
+        self.program_of_ceph("rados", words)
+    }
+
+    fn program_of_ceph(&self, program: &str, words: &[&str]) -> String {
         let conf = self.configuration();
-        let output = Command::new("ceph").arg("--conf").arg(conf).args(words).output().unwrap();
+        let output = Command::new(program).arg("--conf").arg(conf).args(words).output().unwrap();
         assert!(output.status.success(), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const MEMBER: &str = "rados:gemelo/members/one";
+const DOMAIN: &str = "rados:gemelo/members";
 
 pub(crate) fn run(host: &Host<'_>) {
     commands(host);
@@ -23,7 +24,7 @@ pub(crate) fn run(host: &Host<'_>) {
 
 /// The commands work on a member that nobody serves.
 fn commands(host: &Host<'_>) {
-    let domain = "rados:gemelo/members";
+    let domain = DOMAIN;
     let missing = host.run(&["domain", "ls", domain]);
     assert_eq!(missing.status, 2, "{}", missing.err);
     assert!(missing.err.contains("gemelo domain create"), "{}", missing.err);
@@ -140,7 +141,7 @@ fn a_planned_hand_over(host: &Host<'_>, mut server: Server) {
     drop(volume);
     let standby = host.serve(MEMBER, "e", &["--standby"]);
     // The advice to those for whom nobody may serve the member.
-    let refused = host.run(&["domain", "check", "rados:gemelo/members", "--repair"]);
+    let refused = host.run(&["domain", "check", DOMAIN, "--repair"]);
     assert!(refused.err.contains("'gemelo pool hand-over'"), "{}", refused.err);
     let began = Instant::now();
     host.done(&["pool", "hand-over", MEMBER]);
@@ -150,7 +151,7 @@ fn a_planned_hand_over(host: &Host<'_>, mut server: Server) {
     eprintln!("from the hand-over to the first byte: {:?}", began.elapsed());
     drop(volume);
     standby.end();
-    host.done(&["domain", "check", "rados:gemelo/members", "--repair"]);
+    host.done(&["domain", "check", DOMAIN, "--repair"]);
 }
 
 fn removal(host: &Host<'_>) {
@@ -160,7 +161,26 @@ fn removal(host: &Host<'_>) {
     host.done(&["pool", "gc", MEMBER]);
     let refused = host.run(&["pool", "rm", MEMBER]);
     assert_eq!(refused.status, 2, "{}", refused.err);
+    let refused = host.run(&["domain", "rm", DOMAIN]);
+    assert!(refused.status == 2 && refused.err.contains("'gemelo pool rm'"), "{}", refused.err);
     host.done(&["pool", "rm", MEMBER, "--force"]);
-    let text = host.done(&["domain", "ls", "rados:gemelo/members"]);
+    let text = host.done(&["domain", "ls", DOMAIN]);
     assert!(!text.contains("one"), "{text}");
+    the_domain_goes(host);
+}
+
+/// The domain is removed with all of its objects, and nothing else that is in its namespace.
+fn the_domain_goes(host: &Host<'_>) {
+    let objects = || host.rados(&["--pool", "gemelo", "--namespace", "members", "ls"]);
+    host.rados(&["--pool", "gemelo", "--namespace", "members", "create", "of-another-program"]);
+    assert!(objects().contains("index.00"), "{}", objects());
+    let text = host.done(&["domain", "rm", DOMAIN]);
+    assert!(text.contains("removed"), "{text}");
+    assert_eq!(objects(), "of-another-program\n");
+    for command in ["rm", "ls"] {
+        let refused = host.run(&["domain", command, DOMAIN]);
+        assert!(refused.status == 2 && refused.err.contains("no domain"), "{}", refused.err);
+    }
+    host.done(&["domain", "create", DOMAIN, "--shards", "4"]);
+    host.done(&["domain", "rm", DOMAIN]);
 }
