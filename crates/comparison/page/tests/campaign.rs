@@ -55,7 +55,8 @@ fn the_answer_says_by_how_much_and_with_which_interval() {
     let inline = text.lines().find(|line| line.starts_with("- **volume-inline**")).unwrap();
     let each = "**1.44× the writes of ext4** on load-50 (1.38 to 1.49), faster in 5 of 5; ";
     assert!(inline.contains(each), "{inline}");
-    let undecided = "Undecided on uniform-read: the repetitions vary too much for a verdict, and 1.";
+    let undecided =
+        "Undecided on uniform-read: the repetitions vary too much for a verdict, and 1.";
     let busy = " processors were busy with other work.";
     assert!(inline.contains(undecided) && inline.ends_with(busy), "{inline}");
     assert!(text.contains("98 of 100 planned runs were complete"));

@@ -2,7 +2,10 @@
 
 use crate::domain::{Domain, LEASE, Process, expect, trim};
 use gemelo_base::StopFlag;
-use gemelo_domain::{Finding, Findings, Members};
+use gemelo_domain::{DomainConfig, Finding, Findings, Members, SharedSettings};
+use gemelo_format::{Features, FingerprintKind};
+use gemelo_member::DomainClient;
+use gemelo_objects::simulated::{Faults, World};
 use gemelo_objects::{Objects, Update};
 use gemelo_place::{DomainCheck, PlaceError, Use};
 use parking_lot::Mutex;
@@ -233,4 +236,22 @@ fn changes_that_a_dead_member_left_are_no_contradictions() {
     let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
     let is_page = |one: &Finding| matches!(one, Finding::Damaged { object, .. } if object == "ledger.00000001.0000");
     assert!(check.findings.list.iter().any(is_page), "{check:?}");
+}
+
+/// It has no members, so that no lease is refused before.
+#[test]
+fn a_domain_with_an_unknown_read_compatible_feature_is_not_repaired() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let fingerprint = FingerprintKind::Blake3;
+    let shared = SharedSettings { fingerprint, key: [1; 32], data_pool: None };
+    let unknown = Features { read_compatible: 8, ..Features::NONE };
+    let fingerprint_id = shared.fingerprint_id();
+    let config = DomainConfig { block_bytes: 4096, depth: 1, fingerprint_id, unknown };
+    config.create_shared(&client, &shared).unwrap();
+    let objects = Arc::new(client);
+    let domain = Arc::new(DomainClient::new(objects.clone(), objects).unwrap());
+    let said = DomainCheck::repair(&domain, LEASE).unwrap_err().to_string();
+    assert!(said.contains("the read-compatible feature 3"), "{said}");
+    DomainCheck::run(&domain, Duration::ZERO).unwrap();
 }

@@ -139,10 +139,13 @@ fn check_names<'a>(
             ));
         }
         if !seen.insert(name) {
-            let message = format_args!(
-                "two have the name '{name}': use the names of the matrix in it, as in 'v-{{mode}}'"
-            );
-            return Err(keys.wrong(kind, message));
+            return Err(keys.wrong(
+                kind,
+                format_args!(
+                    "two have the name '{name}': use the names of the matrix in it, as in \
+                     'v-{{mode}}'"
+                ),
+            ));
         }
     }
     if seen.is_empty() {

@@ -56,8 +56,10 @@ pub(super) fn read(
         Some("device") => PlaceKind::Device,
         Some("export") => PlaceKind::Export,
         Some(other) => {
-            let message = format_args!("'{other}' is none of directory, device, export");
-            return Err(table.wrong("place-kind", message));
+            return Err(table.wrong(
+                "place-kind",
+                format_args!("'{other}' is none of directory, device, export"),
+            ));
         }
     };
     let commands = Commands {

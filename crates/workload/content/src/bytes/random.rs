@@ -113,7 +113,7 @@ impl Thresholds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vectors {
     /// Vectors of 512 bits.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", has_avx512))]
     Avx512,
     /// Vectors of 256 bits.
     #[cfg(target_arch = "x86_64")]
@@ -126,6 +126,7 @@ impl Vectors {
     pub(super) fn of_this_machine() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
+            #[cfg(has_avx512)]
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
                 return Self::Avx512;
             }
@@ -143,7 +144,7 @@ impl Vectors {
         match self {
             // SAFETY: only `of_this_machine` creates this variant, after it detected that the
             // processor has these instructions.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", has_avx512))]
             Self::Avx512 => unsafe { fill_avx512(key, thresholds, out) },
             // SAFETY: see above.
             #[cfg(target_arch = "x86_64")]
@@ -161,7 +162,7 @@ fn fill(key: u64, thresholds: Option<&Thresholds>, out: &mut [u8]) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", has_avx512))]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn fill_avx512(key: u64, thresholds: Option<&Thresholds>, out: &mut [u8]) {
     fill(key, thresholds, out);

@@ -2,10 +2,14 @@
 
 use crate::common::{Ran, gemelo};
 use crate::served::{TestPool, done, noise, refused};
+use gemelo_base::{Silent, StopFlag};
 use gemelo_disk::{Disk, DiskAccess, FileDisk};
 use gemelo_format::{Features, Superblock, read_superblock};
+use gemelo_place::PoolDisks;
+use gemelo_volume::{LossChoice, RepairOptions, repair_outlook_within, repair_within};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A pool with a volume `v` of this content, and these unknown features.
 fn pool_with(unknown: Features, content: &[u8]) -> TestPool {
@@ -129,4 +133,29 @@ fn an_unknown_compatible_feature_changes_nothing_and_is_kept() {
     let mut damage = Vec::new();
     read_superblock(&disk, &mut damage).unwrap();
     assert_eq!(damage, Vec::<String>::new());
+}
+
+/// The command asks both steps of a repair, so that each hides the other.
+#[test]
+fn each_step_of_a_repair_refuses_an_unknown_read_compatible_feature() {
+    let features = Features { read_compatible: 1 << 3, ..Features::NONE };
+    let pool = pool_with(features, &noise(1, 8192));
+    let before = files(&pool);
+    let open = |name: &str| -> Arc<dyn Disk> {
+        let path = PathBuf::from(pool.path()).join(name);
+        Arc::new(FileDisk::open(&path, DiskAccess::Exclusive).unwrap())
+    };
+    let disks = PoolDisks::new(open("data"), open("metadata"));
+    let (memory, stop) = (16 << 20, StopFlag::new());
+    let options = RepairOptions { data: true, choice: LossChoice::Skip };
+    let refusals = [
+        repair_within(memory, &disks, options, &Silent, &stop).err(),
+        repair_outlook_within(memory, &disks, true, &Silent, &stop).err(),
+    ];
+    for refusal in refusals {
+        let said = refusal.unwrap().to_string();
+        assert!(said.contains("the read-compatible feature 3"), "{said}");
+    }
+    drop(disks);
+    assert!(files(&pool) == before, "the pool stays as it is");
 }
