@@ -30,7 +30,10 @@ struct Inner {
 impl Inner {
     fn new(counted: &Arc<AtomicU64>) -> Box<Self> {
         counted.fetch_add(size_of::<Self>() as u64, Ordering::Relaxed);
-        Box::new(Self { below: [const { OnceLock::new() }; FANOUT as usize], counted: Arc::clone(counted) })
+        Box::new(Self {
+            below: [const { OnceLock::new() }; FANOUT as usize],
+            counted: Arc::clone(counted),
+        })
     }
 }
 
