@@ -393,7 +393,7 @@ fn a_heal_of_a_content_that_lies_elsewhere_is_durable_before_the_veto_records_it
     let (one, two) = (world.pbn_of(1), world.pbn_of(2));
     for pbn in [one, two] {
         let at = pbn.number() * BLOCK as u64;
-        world.simulation.disks().data.write_at(at, &[!content(1, 1)[0], 7]).unwrap();
+        world.simulation.disks().data.write_at(at, &[7; 64]).unwrap();
     }
     assert!(read(&volume, 0, 2 * BLOCK).is_err());
     free_veto.elsewhere.lock().unwrap().insert(one);
