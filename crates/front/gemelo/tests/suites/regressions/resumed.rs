@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 const KILLS: u64 = 8;
 
 /// A program that does what this one does, with a filter before what `receive` gets.
-fn filtering(pool: &TestPool, name: &str, filter: &str) -> String {
+pub(super) fn filtering(pool: &TestPool, name: &str, filter: &str) -> String {
     let (program, own) = (pool.file(name), env!("CARGO_BIN_EXE_gemelo"));
     let script = format!(
         "#!/bin/sh\ncase $2 in receive) {filter} {own} \"$@\";; *) exec {own} \"$@\";; esac\n"
@@ -24,7 +24,7 @@ fn filtering(pool: &TestPool, name: &str, filter: &str) -> String {
     program
 }
 
-fn words(from: &TestPool, name: &str, to: &TestPool, program: &str) -> Vec<String> {
+pub(super) fn words(from: &TestPool, name: &str, to: &TestPool, program: &str) -> Vec<String> {
     let words = ["volume", "copy", &from.volume(name), &format!("host:{}", to.volume(name))];
     let more = ["--connect", "sh -c", "--program", program];
     words.into_iter().chain(more).map(str::to_owned).collect()
@@ -36,7 +36,7 @@ fn copy(from: &TestPool, name: &str, to: &TestPool, program: &str) -> Ran {
 }
 
 /// Copies to the end, and returns the bytes of the stream.
-fn finished(from: &TestPool, name: &str, to: &TestPool) -> usize {
+pub(super) fn finished(from: &TestPool, name: &str, to: &TestPool) -> usize {
     let stream = to.file("stream");
     let program = filtering(to, "keeping", &format!("tee {stream} |"));
     let Ran { status, err, .. } = copy(from, name, to, &program);
