@@ -58,7 +58,12 @@ pub(crate) struct Arguments {
 /// The parts of the output of `gemelo volume ls --json` that are read here.
 #[derive(Deserialize)]
 struct Listed {
-    result: Vec<ListedVolume>,
+    result: ListedVolumes,
+}
+
+#[derive(Deserialize)]
+struct ListedVolumes {
+    volumes: Vec<ListedVolume>,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +78,7 @@ fn snapshots(destination: &End, context: &Context) -> crate::Result<HashSet<Snap
     let listed: Listed = serde_json::from_slice(&output.stdout)
         .or_failed()
         .context("the list of the snapshots of the other pool makes no sense")?;
-    Ok(listed.result.into_iter().filter_map(|volume| volume.identity).collect())
+    Ok(listed.result.volumes.into_iter().filter_map(|volume| volume.identity).collect())
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
