@@ -63,7 +63,7 @@ impl Outgoing {
     /// Returns whether contents may be stored compressed.
     #[must_use]
     pub fn is_compressed(&self) -> bool {
-        self.engine.data.is_packed()
+        self.engine.data.has_forms()
     }
 
     /// Key by which contents are told apart while they are sent.
