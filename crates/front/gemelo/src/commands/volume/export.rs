@@ -142,7 +142,7 @@ impl Arguments {
                 file.finish()?;
                 Ok(exported)
             }
-            None => run(Sink::Stream(Box::new(Pipe::new(file, &context.stop)))),
+            None => run(Sink::Stream(Box::new(Pipe::to(file, &context.stop)))),
         }
     }
 

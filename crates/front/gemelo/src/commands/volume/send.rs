@@ -56,7 +56,7 @@ pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome
     }
     let access = pools::open(&snapshot.pool, Purpose::Read, context)?;
     let since = since.as_ref().map(|since| &*since.name);
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, Pipe::new(stdout(), &context.stop));
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, Pipe::to(stdout(), &context.stop));
     let sent =
         access.send(&snapshot.name, since, &mut out, None, (&*context.monitor, &context.stop));
     let flushed = out.flush();
@@ -78,7 +78,7 @@ pub(super) fn receive(arguments: &Receive, context: &Context) -> crate::Result<O
     let mut input = BufReader::with_capacity(BUFFER_BYTES, Pipe::new(stdin(), &context.stop));
     let mode = arguments.dedup.into();
     let progress = (&*context.monitor, &context.stop);
-    let mut out = Pipe::new(stdout(), &context.stop);
+    let mut out = Pipe::to(stdout(), &context.stop);
     let answers = arguments.answers.then_some(&mut out as _);
     let received = access.receive(&snapshot.name, mode, &mut input, answers, progress);
     let closed = access.close();

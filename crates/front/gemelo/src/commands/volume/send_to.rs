@@ -144,7 +144,7 @@ impl Arguments {
             ["volume", "receive", destination.volume(), "--dedup", dedup, "--answers", "--quiet"];
         let mut child = destination.start(&words, Stdio::piped())?;
         let input = child.stdin.take().ok_or_else(|| failed!("the program has no input"))?;
-        let input = Pipe::new(input, &context.stop);
+        let input = Pipe::to(input, &context.stop);
         let mut out = Limited::new(BufWriter::with_capacity(BUFFER_BYTES, input), self.rate);
         let answers = child.stdout.take().ok_or_else(|| failed!("the program has no output"))?;
         let answers = Some(Box::new(Pipe::new(answers, &context.stop)) as _);
