@@ -238,7 +238,7 @@ of_rbd() {
         if [ "$number" = 1 ]; then
             $rbd export-diff "gemelo/a@1" - | $rbd import-diff - gemelo/b
         else
-            measured "$rbd export-diff --from-snap $((number - 1)) gemelo/a@$number $directory/stream; $rbd import-diff $directory/stream gemelo/b"
+            measured "rm -f $directory/stream; $rbd export-diff --from-snap $((number - 1)) gemelo/a@$number $directory/stream; $rbd import-diff $directory/stream gemelo/b"
             moved "$(size_of "$directory/stream")" "$directory/stream"
         fi
         base=$images-$number
