@@ -75,12 +75,12 @@ pub(super) fn receive(arguments: &Receive, context: &Context) -> crate::Result<O
         ));
     }
     let access = pools::open(&snapshot.pool, Purpose::Change, context)?;
-    let mut input = BufReader::with_capacity(BUFFER_BYTES, Pipe::new(stdin(), &context.stop));
+    let input = BufReader::with_capacity(BUFFER_BYTES, Pipe::new(stdin(), &context.stop));
     let mode = arguments.dedup.into();
     let progress = (&*context.monitor, &context.stop);
     let mut out = Pipe::to(stdout(), &context.stop);
     let answers = arguments.answers.then_some(&mut out as _);
-    let received = access.receive(&snapshot.name, mode, &mut input, answers, progress);
+    let received = access.receive(&snapshot.name, mode, Box::new(input), answers, progress);
     let closed = access.close();
     let received = received?;
     closed?;

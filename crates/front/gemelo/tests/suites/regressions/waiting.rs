@@ -109,3 +109,31 @@ fn a_copy_whose_connection_hangs_ends_and_goes_on_later() {
         assert_holds(&to, "s", &noise(1, 9 * MIB));
     }
 }
+
+/// The sender waits for answers, and the receiver for the sender.
+#[test]
+fn a_receiver_ends_when_the_server_of_its_pool_dies() {
+    let (from, to) = (sender(), TestPool::new(&[]));
+    let server = to.serve(&[]);
+    let pid = to.file("pid");
+    let hang = format!(
+        "(stdbuf -o0 head -c {}; exec sleep 15) | sh -c 'echo $$ >{pid}; exec \"$0\" \"$@\"'",
+        4 * MIB
+    );
+    let words = words(&from, "s", &to, &filtering(&to, "hanging", &hang));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let copying = start(&words).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let receiver = fs::read_to_string(&pid).unwrap();
+    let receives = || fs::read_dir(format!("/proc/{}/fd", receiver.trim())).is_ok();
+    assert!(receives(), "it waits");
+    server.kill();
+    let began = Instant::now();
+    while receives() {
+        assert!(began.elapsed() < Duration::from_secs(8), "it goes on waiting");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!copying.wait_with_output().unwrap().status.success());
+    assert!((3 * MIB..10 * MIB).contains(&finished(&from, "s", &to)));
+    assert_holds(&to, "s", &noise(1, 9 * MIB));
+}
