@@ -13,7 +13,7 @@ use crate::pipes::Pipe;
 use crate::table::Table;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted, format_size};
-use gemelo_base::{StopFlag, Unit};
+use gemelo_base::{StopFlag, Unit, pause};
 use gemelo_record::ResultFile;
 use gemelo_serve::{PART_BYTES, UNIT_BYTES};
 use schemars::JsonSchema;
@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
 use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
 
 const KIND: Kind<ResultFile<Input<'static>, Verified>> =
     Kind::new("gemelo.volume-verify/1", "Result of gemelo volume verify");
@@ -85,11 +86,17 @@ struct Verified {
     ranges: Vec<UnequalRange>,
 }
 
+/// Interval at which the end of a program is looked for.
+const CHECKED_EVERY: Duration = Duration::from_millis(20);
+/// Such intervals that a program has to close its pool.
+const MOST_CHECKS: u32 = 500;
+
 /// A program that hashes a volume.
 struct Hashing<'e> {
     end: &'e End,
     child: Child,
     answers: BufReader<Pipe<ChildStdout>>,
+    stop: StopFlag,
     greeting: Greeting,
 }
 
@@ -101,7 +108,7 @@ impl<'e> Hashing<'e> {
         let out = child.stdout.take().ok_or_else(|| failed!("the program has no output"))?;
         let greeting = Greeting { size_bytes: 0, length_bytes: 0, since: None, changed: None };
         let answers = BufReader::new(Pipe::new(out, stop));
-        let mut hashing = Self { end, child, answers, greeting };
+        let mut hashing = Self { end, child, answers, stop: stop.clone(), greeting };
         hashing.greeting = hashing.hear()?;
         Ok(hashing)
     }
@@ -144,7 +151,15 @@ impl<'e> Hashing<'e> {
 
 impl Drop for Hashing<'_> {
     fn drop(&mut self) {
+        // Without questions it ends by itself, and gives a member up, which a killed one does not.
         drop(self.child.stdin.take());
+        for _ in 0..MOST_CHECKS {
+            match self.child.try_wait() {
+                Ok(None) if self.stop.is_raised() => break,
+                Ok(None) => pause(CHECKED_EVERY),
+                _ => return,
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
