@@ -385,7 +385,7 @@ fn a_field_that_is_missing_new_or_of_another_type_does_not_fit() {
     assert_eq!(change(|result| result["result"]["volumes"][0]["dedup"] = "sometimes".into()), 1);
     assert_eq!(change(|result| result["new"] = 1.into()), 1);
     let remove = |result: &mut Value| {
-        drop(result["result"]["volumes"][0].as_object_mut().unwrap().remove("name"))
+        drop(result["result"]["volumes"][0].as_object_mut().unwrap().remove("name"));
     };
     assert_eq!(change(remove), 1);
 }
