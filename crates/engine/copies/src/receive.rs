@@ -5,7 +5,7 @@
 
 use crate::exchange::{Answers, Asked};
 use crate::stream::{Frame, Head, Record, StreamError, StreamReader, Sums};
-use gemelo_base::{Classified, Monitor, StopFlag, Unit};
+use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{DedupMode, Fingerprint};
 use gemelo_store::decompress;
@@ -16,8 +16,11 @@ use thiserror::Error;
 /// Bytes of earlier blocks that are copied at once.
 const COPIED_BYTES: u64 = 1 << 20;
 
-/// Bytes of a stream after which what was received is made durable.
+/// Bytes of a stream after which what was received is made durable, unless that was done within
+/// [`DURABLE_EVERY_NS`]: each time costs a sync, which a fast stream should not wait for often.
 const DURABLE_EVERY_BYTES: u64 = 8 << 20;
+/// Shortest time between two such syncs.
+const DURABLE_EVERY_NS: u64 = 500_000_000;
 
 /// Settings of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +160,7 @@ fn fill(
     monitor.begin("Receiving", Unit::Bytes, Some(head.size_bytes));
     let mut filler =
         Filler { volume: incoming.volume(), block_bytes: head.block_bytes, contents: Vec::new() };
-    let (mut passed, mut durable_at) = (0, 0);
+    let (mut passed, mut durable_at, clock) = (0, (0, None), SystemClock::new());
     while let Some(frame) = stream.next_frame()? {
         match frame {
             Frame::Records(records) => filler.fill(&records)?,
@@ -177,9 +180,12 @@ fn fill(
         monitor.advance((next - passed) * u64::from(head.block_bytes));
         passed = next;
         if head.is_exchange {
-            let is_durable = stream.bytes() - durable_at >= DURABLE_EVERY_BYTES;
+            let (bytes, now_ns) = (stream.bytes(), clock.now_ns());
+            let is_due = |at_ns: u64| now_ns - at_ns >= DURABLE_EVERY_NS;
+            let is_durable =
+                bytes - durable_at.0 >= DURABLE_EVERY_BYTES && durable_at.1.is_none_or(is_due);
             incoming.note_received(next * u64::from(head.block_bytes), is_durable)?;
-            durable_at = if is_durable { stream.bytes() } else { durable_at };
+            durable_at = if is_durable { (bytes, Some(now_ns)) } else { durable_at };
         }
     }
     Ok(())

@@ -34,7 +34,7 @@ pub use pool::{
     ChangesSince, DamagedContent, FindEstimate, FullPool, Incoming, LossChoice, NewPool, Outgoing,
     Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume,
     RepairCost, RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning,
-    VolumeSummary, VolumeTuning, record_damage, repair, repair_outlook, repair_outlook_within,
-    repair_within,
+    UnfinishedCopy, VolumeSummary, VolumeTuning, record_damage, repair, repair_outlook,
+    repair_outlook_within, repair_within,
 };
 pub use volume::Volume;

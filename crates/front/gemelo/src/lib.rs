@@ -13,6 +13,7 @@ mod files;
 mod help;
 mod json;
 mod kind;
+mod pipes;
 mod pools;
 mod progress;
 mod report_option;

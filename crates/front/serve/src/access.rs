@@ -203,13 +203,13 @@ impl PoolAccess {
         &self,
         name: &str,
         mode: DedupMode,
-        input: &mut dyn Read,
+        mut input: Box<dyn Read + Send>,
         answers: Option<&mut (dyn Write + Send)>,
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<CopiedReport, RequestFailure> {
         let received = match &self.had {
             PoolHolder::Here(pool, _) => {
-                pool.receive(name, mode, (input, answers), (monitor, stop))
+                pool.receive(name, mode, (&mut *input, answers), (monitor, stop))
             }
             PoolHolder::Elsewhere(_) => {
                 let (name, is_exchange) = (name.to_owned(), answers.is_some());

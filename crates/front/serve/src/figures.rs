@@ -54,6 +54,7 @@ pub(crate) fn report_on<V>(
         used_share: used_share(&stat, file_system_free_bytes),
         pool: stat,
         volumes,
+        unfinished_copies: pool.unfinished_copies(),
         file_system_free_bytes,
         server,
         holder_process_id: None,

@@ -7,7 +7,7 @@ use gemelo_base::background::TaskStat;
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_place::SharingStat;
 use gemelo_record::ResultFile;
-use gemelo_volume::{DamagedBlock, PoolStat, SnapshotSpace, VolumeSummary};
+use gemelo_volume::{DamagedBlock, PoolStat, SnapshotSpace, UnfinishedCopy, VolumeSummary};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,9 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     pub dedup_ratio: f64,
     /// The volumes, in the order of their names.
     pub volumes: V,
+    /// Copies of snapshots of other pools that are not whole.
+    #[serde(default)]
+    pub unfinished_copies: Vec<UnfinishedCopy>,
     /// Free bytes of the file system that holds the data store; [`None`] if the store is a device.
     pub file_system_free_bytes: Option<u64>,
     /// Blocks in use as a share of the blocks that can be stored, 0 to 1.

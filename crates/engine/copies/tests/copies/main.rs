@@ -9,6 +9,7 @@
     reason = "a test that cannot continue fails and prints its seed"
 )]
 
+mod asked;
 #[path = "../../../volume/tests/common/mod.rs"]
 #[expect(dead_code, reason = "the suites of the engine use the rest")]
 mod common;

@@ -163,3 +163,47 @@ fn only_the_same_snapshot_on_the_same_base_is_continued_and_by_one_at_a_time() {
     let later = open_after(&broken_off(200), Receiving::KEPT_S).unwrap();
     assert_eq!(later.forget_old_copies().unwrap(), 0);
 }
+
+#[test]
+fn a_copy_on_another_base_is_made_anew() {
+    let pool = open(&pool().disks(), tuning()).unwrap();
+    pool.incoming("base", receipt(5)).unwrap().finish().unwrap();
+    let mut incoming = pool.incoming("copy", receipt(1)).unwrap();
+    fill(&mut incoming, 200).unwrap();
+    incoming.keep();
+    let on_base = Receipt { base: Some(receipt(5).identity), ..receipt(1) };
+    let mut incoming = pool.incoming("copy", on_base).unwrap();
+    assert_eq!(incoming.received_bytes(), 0);
+    fill(&mut incoming, 200).unwrap();
+    incoming.keep();
+    assert_eq!(pool.incoming("copy", on_base).unwrap().received_bytes(), 200 * BLOCK as u64);
+}
+
+#[test]
+fn an_open_pool_lists_copies_and_forgets_those_that_nobody_continues_for_a_week() {
+    let later = |forgets: bool| {
+        let (disks, clock) = (broken_off(200), Arc::new(ManualClock::new()));
+        let pool =
+            Pool::open_disks(disks.disks(), tuning(), Arc::<ManualClock>::clone(&clock)).unwrap();
+        clock.advance_ns(Receiving::KEPT_S * 1_000_000_000);
+        assert_eq!(pool.forget_old_copies().unwrap(), 0);
+        let listed = pool.unfinished_copies();
+        let [copy] = &*listed else { panic!("{listed:?}") };
+        assert_eq!((&*copy.name, copy.received_bytes), ("copy", 200 * BLOCK as u64));
+        assert!(!copy.is_receiving);
+        clock.advance_ns(1_000_000_000);
+        assert_eq!(pool.unfinished_copies(), []);
+        if forgets {
+            assert_eq!(pool.forget_old_copies().unwrap(), 1);
+        }
+        assert_eq!(pool.stat().unwrap().logical_blocks > 0, !forgets);
+        let incoming = pool.incoming("copy", receipt(1)).unwrap();
+        assert_eq!(incoming.received_bytes(), 0, "it is too old");
+        let listed = pool.unfinished_copies();
+        assert!(listed.len() == 1 && listed[0].is_receiving, "{listed:?}");
+        drop(incoming);
+        assert_eq!(pool.stat().unwrap().logical_blocks, 0, "its space came back");
+    };
+    later(true);
+    later(false);
+}

@@ -91,6 +91,11 @@ impl Catalogue {
         listed.names.values().chain(&listed.receiving).cloned().collect()
     }
 
+    /// Returns whether somebody fills this volume.
+    pub(super) fn is_receiving(&self, volume: VolumeId) -> bool {
+        self.listed.read().receiving.iter().any(|other| other.id() == volume)
+    }
+
     /// Time that requests of all volumes took since the pool was opened.
     pub(super) fn busy_ns(&self) -> u64 {
         let listed = self.listed.read();
@@ -197,11 +202,6 @@ impl CatalogueChange<'_> {
     /// Adds a volume that is being received.
     pub(super) fn add_receiving(&mut self, volume: Arc<VolumeShared>) {
         self.catalogue.listed.write().receiving.push(volume);
-    }
-
-    /// Returns whether somebody fills this volume.
-    pub(super) fn is_receiving(&self, volume: VolumeId) -> bool {
-        self.catalogue.listed.read().receiving.iter().any(|other| other.id() == volume)
     }
 
     /// Takes out a volume that was being received.

@@ -229,7 +229,7 @@ impl Comparer {
             Ok(counts)
         })?;
         assert_eq!(counts.len(), stored.len(), "each block has a count");
-        let read = match self.data.is_packed() {
+        let read = match self.data.has_forms() {
             true => self.read_packed(volume, &stored),
             false => self.read_plain(volume, &stored),
         };

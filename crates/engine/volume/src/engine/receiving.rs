@@ -8,6 +8,7 @@
 use super::VolumeShared;
 use super::volumes::{Volumes, check_there};
 use crate::error::{Result, VolumeError};
+use crate::pool::UnfinishedCopy;
 use gemelo_format::{
     Birth, Change, DedupMode, Origin, Receiving, SnapshotId, Superblock, VolumeId, VolumeRecord,
 };
@@ -100,7 +101,7 @@ impl Volumes {
             if !is_of_it {
                 continue;
             }
-            if catalogue.is_receiving(record.id) {
+            if self.catalogue.is_receiving(record.id) {
                 return Err(VolumeError::BeingReceived { name: record.name });
             }
             let is_same = record.size_bytes == size_bytes
@@ -142,6 +143,26 @@ impl Volumes {
         catalogue.end_receiving(unfinished);
     }
 
+    /// Copies that are being received, or can be continued, by name.
+    pub(crate) fn unfinished(&self) -> Vec<UnfinishedCopy> {
+        let now_s = self.clock.utc_s();
+        let records = self.log.read().backend().volumes();
+        let listed = records.into_iter().filter(|record| !record.is_hidden).filter_map(|record| {
+            let receiving = record.receiving?;
+            let is_receiving = self.catalogue.is_receiving(record.id);
+            (is_receiving || receiving.is_kept(now_s)).then(|| UnfinishedCopy {
+                name: record.name,
+                size_bytes: record.size_bytes,
+                received_bytes: receiving.received_bytes,
+                is_receiving,
+                kept_until_s: receiving.seen_s.saturating_add(Receiving::KEPT_S),
+            })
+        });
+        let mut listed: Vec<UnfinishedCopy> = listed.collect();
+        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        listed
+    }
+
     /// Removes unfinished copies that nobody has continued for a week. Returns their number.
     pub(crate) fn forget_old_unfinished(&self) -> Result<usize> {
         let now_s = self.clock.utc_s();
@@ -169,7 +190,7 @@ impl Volumes {
         let records = self.log.read().backend().volumes();
         let meant = records.iter().filter(|record| !record.is_hidden && is_meant(record));
         let (filled, idle): (Vec<VolumeId>, Vec<VolumeId>) =
-            meant.map(|record| record.id).partition(|volume| catalogue.is_receiving(*volume));
+            meant.map(|record| record.id).partition(|volume| self.catalogue.is_receiving(*volume));
         if !idle.is_empty() {
             self.health.check_writable()?;
         }

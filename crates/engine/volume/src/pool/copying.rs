@@ -8,6 +8,8 @@ use crate::volume::Volume;
 use gemelo_device::{ChangedExtent, DeviceError};
 use gemelo_format::{Lbn, SnapshotId, VolumeRecord};
 use gemelo_metadata::Differences;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A snapshot that is sent, as a whole or as what differs from an earlier one.
@@ -61,7 +63,7 @@ impl Outgoing {
     /// Returns whether contents may be stored compressed.
     #[must_use]
     pub fn is_compressed(&self) -> bool {
-        self.engine.data.is_packed()
+        self.engine.data.has_forms()
     }
 
     /// Key by which contents are told apart while they are sent.
@@ -86,6 +88,21 @@ impl Outgoing {
     pub fn contents(&self, lbns: &[Lbn]) -> Result<Vec<Option<SentContent>>> {
         self.engine.comparer.contents(&self.name, &self.volume, lbns)
     }
+}
+
+/// A copy of a snapshot that is not whole, which no client sees.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct UnfinishedCopy {
+    /// The name that the snapshot will have.
+    pub name: String,
+    /// The size of the snapshot in bytes.
+    pub size_bytes: u64,
+    /// It has all of the snapshot before this byte.
+    pub received_bytes: u64,
+    /// `true` if somebody fills it at present.
+    pub is_receiving: bool,
+    /// The time in seconds since 1970, UTC, at which it is removed unless it goes on before.
+    pub kept_until_s: u64,
 }
 
 /// A copy of a snapshot that is being made. If it is dropped before [`Self::finish`] or

@@ -26,7 +26,7 @@ mod stat;
 mod tuning;
 mod volumes;
 
-pub use copying::{ChangesSince, Incoming, Outgoing};
+pub use copying::{ChangesSince, Incoming, Outgoing, UnfinishedCopy};
 pub use create::{FullPool, PoolOptions};
 pub use directory::PoolDirectory;
 pub use estimate::FindEstimate;

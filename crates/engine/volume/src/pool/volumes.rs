@@ -1,7 +1,7 @@
 //! What an open pool does with its volumes.
 
 use super::stat::summaries;
-use super::{ChangesSince, Incoming, Outgoing, Pool, VolumeSummary, VolumeTuning};
+use super::{ChangesSince, Incoming, Outgoing, Pool, UnfinishedCopy, VolumeSummary, VolumeTuning};
 use crate::engine::{DifferingRanges, NewCopy, Receipt, SnapshotSpace, VolumeSpace};
 use crate::error::Result;
 use crate::volume::Volume;
@@ -241,6 +241,12 @@ impl Pool {
     /// which this one builds, or if the size does not fit its blocks.
     pub fn incoming(&self, name: &str, receipt: Receipt) -> Result<Incoming> {
         Incoming::new(&self.engine, name, receipt)
+    }
+
+    /// Copies that are being received, or can be continued.
+    #[must_use]
+    pub fn unfinished_copies(&self) -> Vec<UnfinishedCopy> {
+        self.engine.volumes.unfinished()
     }
 
     /// Removes unfinished copies that nobody has continued for a week. Returns their number.

@@ -3,6 +3,7 @@
 use super::sample::{DataImage, Sample, selected_of};
 use crate::disk::{BLOCK_BYTES, disk_of};
 use anyhow::{Context as _, ensure};
+use gemelo_base::ShowPath as _;
 use gemelo_disk::Disk;
 use gemelo_disk::testing::SyntheticDisk;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ fn unpacked(archive: &Path) -> anyhow::Result<Sample> {
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--sparse", "--no-same-owner", "--use-compress-program", "zstd -d"]);
     tar.arg("--file").arg(archive).arg("--directory").arg(directory.path());
-    ensure!(tar.status()?.success(), "{}", archive.display());
+    ensure!(tar.status()?.success(), "{}", archive.shown());
     let read = |name| std::fs::read(directory.path().join(name)).context(name);
     let (data, metadata) = (read("data")?, disk_of(read("metadata")?));
     let disk = SyntheticDisk::new(BLOCK_BYTES);

@@ -5,6 +5,7 @@ use crate::exit::{Failure, OrFailed as _, OrFailure as _, failed};
 use gemelo_base::ShowPath as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -111,6 +112,17 @@ impl Write for NewFile {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.writer().flush()
+    }
+}
+
+impl AsFd for NewFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::StandardOutput => rustix::stdio::stdout(),
+            Self::StandardError => rustix::stdio::stderr(),
+            Self::Through(file) => file.as_fd(),
+            Self::Temporary(beside) => beside.temporary.as_file().as_fd(),
+        }
     }
 }
 

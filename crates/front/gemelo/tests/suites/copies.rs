@@ -5,7 +5,7 @@
 use crate::common::Ran;
 use crate::served::{Served, TestPool, done, noise, refused};
 use crate::support::setting;
-use gemelo_tools::has_tool;
+use gemelo_tools::{all_there, has_tool};
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -122,6 +122,31 @@ fn a_snapshot_and_what_is_new_in_the_next_reach_another_pool() {
         send(&[&to.volume("later"), "--since", &to.volume("one")], &back);
         not_received(&from.volume("third"), &back, "'two' is a copy of this snapshot already");
     });
+}
+
+/// An idle pool that was only read decompressed all that it sent.
+#[test]
+fn a_compressed_pool_sends_contents_as_it_stores_them() {
+    let mut image = noise(1, 4 * MIB);
+    image.chunks_mut(BLOCK).for_each(|block| block[BLOCK / 4..].fill(b'a'));
+    let from = TestPool::new(&["--compression", "zstd"]);
+    let raw = from.file("raw");
+    fs::write(&raw, &image).unwrap();
+    done(&["volume", "import", &raw, &from.volume("v")]);
+    done(&["volume", "snapshot", &from.volume("v"), "s"]);
+    for is_served in [false, true] {
+        let (to, stream) = (TestPool::new(&[]), from.file("stream"));
+        let server = is_served.then(|| from.serve(&[]));
+        send(&[&from.volume("s")], &stream);
+        let length = fs::metadata(&stream).unwrap().len() as usize;
+        assert!(length < 3 * MIB / 2, "{length}, served: {is_served}");
+        received(&to.volume("s"), &stream);
+        assert_holds(&to, "s", &image);
+        let copied = TestPool::new(&[]);
+        let said = done(&["volume", "copy", &from.volume("s"), &copied.volume("s")]);
+        assert!(said.contains("a stream of 1."), "{said}");
+        drop(server);
+    }
 }
 
 #[test]
@@ -311,4 +336,17 @@ fn a_receiver_that_is_killed_leaves_all_or_nothing() {
         assert_holds(&to, "two", &images[1]);
         to.assert_clean();
     }
+}
+
+/// `scripts/copy-kills.py` runs 200 kills unless it is told a number.
+#[test]
+fn copies_over_ssh_survive_kills_of_every_process() {
+    if !all_there(&["python3", "sshd", "ssh", "ssh-keygen"]) {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scripts/copy-kills.py");
+    let mut command = Command::new("python3");
+    command.args([script, "4", "7"]).env("GEMELO", env!("CARGO_BIN_EXE_gemelo"));
+    let said = gemelo_tools::run(&mut command);
+    assert!(said.contains("4 kills (") && said.contains("all copies are equal"), "{said}");
 }

@@ -217,7 +217,7 @@ const ONE_WAY: &[&str] = &[
     "gemelo.trace-stat/1/result/dispersion present",
     "gemelo.trace-stat/1/result/read_contents absent",
     "gemelo.trace-stat/1/result/written_contents absent",
-    "gemelo.volume-list/1/result/created_s absent",
+    "gemelo.volume-list/1/result/volumes/created_s absent",
     "gemelo.volume/1/result/created_s absent",
     "gemelo.settings/1/result/settings/next present",
 ];
@@ -381,11 +381,12 @@ fn a_field_that_is_missing_new_or_of_another_type_does_not_fit() {
         change(&mut changed);
         misfits(&schema, &changed).len()
     };
-    assert_eq!(change(|result| result["result"][0]["size_bytes"] = "4m".into()), 1);
-    assert_eq!(change(|result| result["result"][0]["dedup"] = "sometimes".into()), 1);
+    assert_eq!(change(|result| result["result"]["volumes"][0]["size_bytes"] = "4m".into()), 1);
+    assert_eq!(change(|result| result["result"]["volumes"][0]["dedup"] = "sometimes".into()), 1);
     assert_eq!(change(|result| result["new"] = 1.into()), 1);
-    let remove =
-        |result: &mut Value| drop(result["result"][0].as_object_mut().unwrap().remove("name"));
+    let remove = |result: &mut Value| {
+        drop(result["result"]["volumes"][0].as_object_mut().unwrap().remove("name"));
+    };
     assert_eq!(change(remove), 1);
 }
 

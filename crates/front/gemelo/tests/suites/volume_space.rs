@@ -43,7 +43,7 @@ fn idle_and_served(test: impl Fn(&TestPool)) {
 #[test]
 fn exclusive_and_shared_space_of_each_volume_are_exact() {
     idle_and_served(|pool| {
-        let list = result(&["volume", "ls", &pool.path(), "--space"]);
+        let list = result(&["volume", "ls", &pool.path(), "--space"])["volumes"].take();
         for (at, (name, exclusive, shared)) in
             [("a", MIB, 0), ("b", MIB / 4 * 3, MIB / 4), ("s", MIB / 4 * 3, MIB / 4)]
                 .into_iter()
@@ -123,7 +123,7 @@ fn origin_and_creation_time_are_told() {
             done(&["volume", "create", &pool.volume("e"), "--size", "1m"]);
         }
         let list = done(&["volume", "ls", &pool.path()]);
-        let json = result(&["volume", "ls", &pool.path()]);
+        let json = result(&["volume", "ls", &pool.path()])["volumes"].take();
         let origins = ["import", "import", "clone of s", "empty", "snapshot of a"];
         for (at, (name, origin)) in ["a", "b", "c", "e", "s"].into_iter().zip(origins).enumerate() {
             let stat = done(&["volume", "stat", &pool.volume(name)]);

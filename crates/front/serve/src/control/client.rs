@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 
 /// Bytes of a stream that are passed on at once.
 const COPIED_AT_ONCE: usize = 256 << 10;
@@ -108,67 +109,76 @@ fn pass_on(
 
 /// Gives a stream to the process that serves a pool, which makes a snapshot of it. Its answers to
 /// the sender go to `answers`.
+///
+/// The input is read by another thread: a sender waits for answers, and would wait for ever if this
+/// one waited for the sender while the server goes away.
 pub(crate) fn receive(
     directory: &Path,
     request: &PoolRequest,
-    (input, answers): (&mut dyn Read, Option<&mut (dyn Write + Send)>),
+    (input, answers): (Box<dyn Read + Send>, Option<&mut (dyn Write + Send)>),
     (monitor, stop): (&dyn Monitor, &StopFlag),
 ) -> Result<Reply, RequestFailure> {
     let mut frames = begin(directory, request, (monitor, stop))?;
-    let stream = frames.stream();
-    let mut chunks = Chunks::new(stream, stop).map_err(|error| lost(&error))?;
-    std::thread::scope(|scope| -> Result<(), RequestFailure> {
-        let told = answers.map(|answers| {
-            let tell = move || {
-                let mut chunks = Chunks::new(stream, stop)?;
-                let mut buffer = [0; 4096];
-                loop {
-                    let count = chunks.read(&mut buffer)?;
-                    if count == 0 {
-                        return Ok(());
-                    }
-                    answers.write_all(buffer.get(..count).unwrap_or_default())?;
-                    answers.flush()?;
-                }
-            };
-            let thread = std::thread::Builder::new().name("gemelo-answers".into());
-            thread.spawn_scoped::<_, io::Result<()>>(scope, tell)
-        });
-        let told = told.transpose().map_err(gemelo_base::threads::refused);
-        let told = told.map_err(|error| lost(&error))?;
-        let passed = pass_to_server(input, &mut chunks, stop);
-        if passed.is_err() {
-            // The thread waits for answers of a server that waits for the rest of the stream.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-        // After the last answer comes the reply, and a sender that is gone gets none.
-        told.map(std::thread::ScopedJoinHandle::join);
-        passed
-    })?;
-    await_reply(&mut frames, monitor, stop)
+    let stream = frames.stream().try_clone().map_err(|error| lost(&error))?;
+    let failed = pass_to_server(input, stream, stop.clone()).map_err(|error| lost(&error))?;
+    let told = answers.map_or(Ok(()), |answers| tell(frames.stream(), answers, stop));
+    let reply = told.map_err(|error| lost(&error));
+    let reply = reply.and_then(|()| await_reply(&mut frames, monitor, stop));
+    match failed.try_recv() {
+        _ if reply.is_ok() => reply,
+        _ if stop.is_raised() => Err(RequestFailure::midway("stopped before the end")),
+        Ok(failure) => Err(failure),
+        Err(_) => reply,
+    }
 }
 
-fn pass_to_server(
-    input: &mut dyn Read,
-    chunks: &mut Chunks<'_>,
-    stop: &StopFlag,
-) -> Result<(), RequestFailure> {
-    let mut buffer = vec![0; COPIED_AT_ONCE];
+/// Passes the answers of the server on to the sender until the last one. A sender that is gone gets
+/// none, and what it has sent ends there.
+fn tell(stream: &UnixStream, answers: &mut dyn Write, stop: &StopFlag) -> io::Result<()> {
+    let mut chunks = Chunks::new(stream, stop)?;
+    let (mut buffer, mut is_heard) = ([0; 4096], true);
     loop {
-        let count = match input.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            other => other.map_err(|error| RequestFailure::of("cannot read the stream", &error))?,
-        };
-        if stop.is_raised() {
-            return Err(RequestFailure::midway("stopped before the end"));
-        }
-        let bytes = buffer.get(..count).unwrap_or_default();
-        let sent = if count == 0 { chunks.end() } else { chunks.write_all(bytes) };
-        // A server that refuses the stream says so, and takes no more of it.
-        if count == 0 || sent.is_err() {
+        let count = chunks.read(&mut buffer)?;
+        if count == 0 {
             return Ok(());
         }
+        let bytes = buffer.get(..count).unwrap_or_default();
+        is_heard = is_heard && answers.write_all(bytes).and_then(|()| answers.flush()).is_ok();
     }
+}
+
+/// Passes a stream to the server, in a thread that ends with it. Returns the place to which it
+/// tells that the input failed, before it ends the connection.
+fn pass_to_server(
+    mut input: Box<dyn Read + Send>,
+    stream: UnixStream,
+    stop: StopFlag,
+) -> io::Result<Receiver<RequestFailure>> {
+    let (failed, failure) = channel();
+    let pass = move || {
+        let Ok(mut chunks) = Chunks::new(&stream, &stop) else { return };
+        let mut buffer = vec![0; COPIED_AT_ONCE];
+        loop {
+            let count = match input.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    let _ = failed.send(RequestFailure::of("cannot read the stream", &error));
+                    let _ = stream.shutdown(Shutdown::Both);
+                    return;
+                }
+                Ok(count) => count,
+            };
+            let bytes = buffer.get(..count).unwrap_or_default();
+            let sent = if count == 0 { chunks.end() } else { chunks.write_all(bytes) };
+            // A server that refuses the stream says so, and takes no more of it.
+            if count == 0 || sent.is_err() {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("gemelo-stream".into());
+    thread.spawn(pass).map_err(gemelo_base::threads::refused)?;
+    Ok(failure)
 }
 
 /// Sends a request whose reply is followed by something else on the same connection.

@@ -31,7 +31,9 @@ pub(crate) struct ContentStore {
     store: Arc<dyn Store>,
     /// The buffer over the blocks of the store; [`None`] in a pool that takes no changes.
     pub(super) buffer: Option<Arc<WriteBuffer>>,
-    /// Of a packed store.
+    /// The blocks in which a packed store has its forms, and the seed of their checksums.
+    pub(super) forms: Option<(Arc<dyn Store>, PoolSeed)>,
+    /// Of a packed store that takes changes.
     pub(super) packing: Option<Packing>,
     /// Contents that are read elsewhere.
     elsewhere: Option<Arc<ReadCache>>,
@@ -59,7 +61,12 @@ impl ContentStore {
             Arc::clone(clock),
         ));
         if tuning.read_only {
-            return Ok((Self { store, buffer: None, packing: None, elsewhere: None }, remembered));
+            let forms = match superblock.store {
+                StoreKind::Plain => None,
+                StoreKind::Packed(_) => Some((disks.blocks(superblock), PoolSeed::of(superblock))),
+            };
+            let (buffer, packing, elsewhere) = (None, None, None);
+            return Ok((Self { store, buffer, forms, packing, elsewhere }, remembered));
         }
         let system = disks.data.system_cache();
         // Contents that are read elsewhere pass no buffer.
@@ -106,7 +113,9 @@ impl ContentStore {
                 seed,
             }),
         };
-        Self { store, buffer: Some(buffer), packing, elsewhere }
+        let blocks = Arc::clone(&buffer) as Arc<dyn Store>;
+        let forms = packing.is_some().then_some((blocks, seed));
+        Self { store, buffer: Some(buffer), forms, packing, elsewhere }
     }
 
     pub(super) fn store(&self) -> &dyn Store {

@@ -201,6 +201,11 @@ impl DataPath {
     }
 
     /// Returns whether contents share blocks.
+    pub(crate) const fn has_forms(&self) -> bool {
+        self.contents.forms.is_some()
+    }
+
+    /// Returns whether new contents are packed.
     pub(crate) const fn is_packed(&self) -> bool {
         self.contents.packing.is_some()
     }

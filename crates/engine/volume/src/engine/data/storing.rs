@@ -17,7 +17,7 @@ use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Checksum, Compression, DiskRole, PACKED_TABLE_BYTES, PackedPlace, Pbn};
 use gemelo_store::{
-    Codec, Compressed, ContentRead, ContentWrite, PackedStore, Store, block_number, packed_blocks,
+    Codec, Compressed, ContentRead, ContentWrite, PackedStore, block_number, packed_blocks,
 };
 use std::io;
 
@@ -198,7 +198,7 @@ impl DataPath {
 
     /// Reads the forms of compressed contents; [`None`] for one that cannot be read.
     fn read_forms(&self, pbns: &[Pbn]) -> Vec<Option<Vec<u8>>> {
-        let Some(buffer) = self.contents.buffer() else { return vec![None; pbns.len()] };
+        let Some((store, _)) = &self.contents.forms else { return vec![None; pbns.len()] };
         let parts = |place: PackedPlace| place.block..=place.block + u32::from(place.is_spanning());
         let mut numbers: Vec<u32> =
             pbns.iter().flat_map(|pbn| parts(PackedPlace::of(*pbn))).collect();
@@ -213,7 +213,7 @@ impl DataPath {
             .map(|(number, buffer)| ContentRead::new(number, 0, buffer))
             .collect();
         assert_eq!(reads.len(), numbers.len(), "each block is read once");
-        buffer.read(&mut reads);
+        store.read(&mut reads);
         let block = |number: u32| {
             let read = numbers.binary_search(&number).ok().and_then(|at| reads.get(at));
             read.filter(|read| read.outcome.is_ok()).map(|read| &*read.buffer)
@@ -233,9 +233,9 @@ impl DataPath {
         let forms = self.read_forms(&pbns);
         assert_eq!(forms.len(), wanted.len(), "each content is read");
         let good = |(form, (pbn, checksum)): (Option<Vec<u8>>, &(Pbn, Checksum))| {
-            let (form, packing) = (form?, self.contents.packing.as_ref()?);
+            let (form, (_, seed)) = (form?, self.contents.forms.as_ref()?);
             let content = self.store().content_of_form(*pbn, &form)?;
-            (packing.seed.of_content(&content) == *checksum).then_some(GoodForm { form, content })
+            (seed.of_content(&content) == *checksum).then_some(GoodForm { form, content })
         };
         forms.into_iter().zip(wanted).map(good).collect()
     }

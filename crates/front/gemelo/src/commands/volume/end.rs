@@ -2,10 +2,18 @@
 
 use crate::exit::{Failure, OrFailed as _, OrFailure as _, kind_of, refused};
 use clap::Args;
-use gemelo_base::FailureKind;
+use gemelo_base::{FailureKind, StopFlag};
 use gemelo_fleet::Transport;
 use gemelo_place::VolumePath;
+use std::io;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Interval at which the stop flag is checked.
+const STOP_CHECKED_EVERY: Duration = Duration::from_millis(50);
+/// Such intervals that a program has to end after a stop. One whose connection hangs does not.
+const MOST_CHECKS: u32 = 40;
 
 /// The way to other hosts.
 #[derive(Debug, Args)]
@@ -89,6 +97,15 @@ impl End {
         command.spawn().with_context(|| format!("cannot start '{program}'"))
     }
 
+    /// Runs this program there.
+    pub(super) fn run(&self, arguments: &[&str], stop: &StopFlag) -> crate::Result<Output> {
+        let child = self.start(arguments, Stdio::null())?;
+        let about = || format!("cannot wait for 'gemelo {}'", arguments.join(" "));
+        let output = output_of(child, stop).with_context(about)?;
+        self.check(&output)?;
+        Ok(output)
+    }
+
     /// Fails with what the program there said.
     pub(super) fn check(&self, output: &Output) -> crate::Result<()> {
         self.check_as(output, FailureKind::Failed)
@@ -110,5 +127,26 @@ impl End {
             Some((host, _)) => Failure::new(kind, format_args!("host {host}: {said}")),
             None => Failure::new(kind, said),
         })
+    }
+}
+
+/// Waits for a program, and returns what it said. After a stop it is left alone soon.
+pub(super) fn output_of(child: Child, stop: &StopFlag) -> io::Result<Output> {
+    let (told, output) = channel();
+    let wait = move || {
+        // Nobody listens after a stop.
+        let _ = told.send(child.wait_with_output());
+    };
+    let thread = std::thread::Builder::new().name("gemelo-child".into());
+    thread.spawn(wait).map_err(gemelo_base::threads::refused)?;
+    let mut checks = 0;
+    loop {
+        match output.recv_timeout(STOP_CHECKED_EVERY) {
+            Ok(output) => return output,
+            Err(RecvTimeoutError::Timeout) if checks < MOST_CHECKS => {
+                checks += u32::from(stop.is_raised());
+            }
+            Err(_) => return Err(io::Error::other("stopped before the end")),
+        }
     }
 }

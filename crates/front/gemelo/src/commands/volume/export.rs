@@ -6,6 +6,7 @@ use crate::exit::{Failures, OrFailure as _, Outcome, refused};
 use crate::files::{self, NewFile, Readers};
 use crate::json::JsonOption;
 use crate::kind::{Described, Kind};
+use crate::pipes::Pipe;
 use crate::pools;
 use crate::values::volume_path_parser;
 use clap::Args;
@@ -141,7 +142,7 @@ impl Arguments {
                 file.finish()?;
                 Ok(exported)
             }
-            None => run(Sink::Stream(Box::new(file))),
+            None => run(Sink::Stream(Box::new(Pipe::to(file, &context.stop)))),
         }
     }
 

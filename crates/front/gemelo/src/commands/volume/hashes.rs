@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::exit::{OrFailed as _, OrFailure as _, Outcome, refused};
+use crate::pipes::Pipe;
 use crate::pools;
 use crate::values::volume_path_parser;
 use clap::Args;
@@ -13,7 +14,7 @@ use gemelo_serve::{
     HashedVolume, PART_BYTES, PoolAccess, PoolRequest, Purpose, RangeHash, Reply, StatReport,
 };
 use serde::{Deserialize, Serialize};
-use std::io::{Write, stdin, stdout};
+use std::io::{BufRead, BufReader, Write, stdin, stdout};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -88,7 +89,7 @@ impl Arguments {
             .map(|_| access.device(name, gemelo_nbd::client::connect_device))
             .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;
         let mut volume = HashedVolume::new(devices);
-        for line in stdin().lines() {
+        for line in BufReader::new(Pipe::new(stdin(), &context.stop)).lines() {
             let line = line.context("cannot read the questions")?;
             let question: Question =
                 serde_json::from_str(&line).or_failed().context("a question makes no sense")?;

@@ -4,12 +4,13 @@ use super::image::{self, ImageFormat, ImageServer, ImageUse};
 use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
+use crate::pipes::Pipe;
 use crate::pools;
 use crate::values::volume_path_parser;
 use clap::Args;
-use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
+use gemelo_base::{ShowPath as _, StopFlag};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_format::{DedupMode, MAX_NAME_BYTES, VolumeRecord};
 use gemelo_place::VolumePath;
@@ -18,6 +19,7 @@ use gemelo_serve::{
 };
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,10 +70,19 @@ pub(crate) struct Arguments {
 
 /// Makes a source of a stream. Waits for its first bytes: a stream without any is refused before a
 /// volume is made or cleared, because the program that should have written to it has failed.
-fn stream(mut stream: impl Read + Send + 'static, name: &str) -> crate::Result<Source> {
+fn stream(
+    stream: impl AsFd + Send + 'static,
+    name: &str,
+    stop: &StopFlag,
+) -> crate::Result<Source> {
+    let mut stream = Pipe::new(stream, stop);
     let mut first = Vec::new();
     let read = stream.by_ref().take(FIRST_BYTES).read_to_end(&mut first);
-    read.with_context(|| format!("cannot read {name}")).or_bad_input()?;
+    let read = read.with_context(|| format!("cannot read {name}"));
+    match stop.is_raised() {
+        true => read?,
+        false => read.or_bad_input()?,
+    };
     if first.is_empty() {
         return Err(refused!("{name} is empty: there is nothing to import"));
     }
@@ -91,7 +102,7 @@ impl Arguments {
     fn open_input(&self, context: &Context) -> crate::Result<Input> {
         let path = &self.input;
         let Some(format) = self.format.filter(|format| *format != ImageFormat::Raw) else {
-            let (source, length) = source(path, self.format.is_none())?;
+            let (source, length) = source(path, self.format.is_none(), &context.stop)?;
             return Ok(Input { source, length, _server: None });
         };
         if path.as_os_str() == "-" {
@@ -109,9 +120,13 @@ impl Arguments {
 
 /// Opens a raw input. Also returns its length in bytes, if it is known. If no format was given, an
 /// image of another one is refused.
-fn source(path: &Path, refuses_images: bool) -> crate::Result<(Source, Option<u64>)> {
+fn source(
+    path: &Path,
+    refuses_images: bool,
+    stop: &StopFlag,
+) -> crate::Result<(Source, Option<u64>)> {
     if path.as_os_str() == "-" {
-        return Ok((stream(std::io::stdin(), "standard input")?, None));
+        return Ok((stream(std::io::stdin(), "standard input", stop)?, None));
     }
     let opened = || -> std::io::Result<(File, Option<u64>)> {
         let mut file = File::open(path)?;
@@ -127,7 +142,7 @@ fn source(path: &Path, refuses_images: bool) -> crate::Result<(Source, Option<u6
         Ok((file, Some(length)))
     };
     match opened().with_context(|| format!("cannot read {}", path.shown())).or_bad_input()? {
-        (file, None) => Ok((stream(file, &path.shown().to_string())?, None)),
+        (file, None) => Ok((stream(file, &path.shown().to_string(), stop)?, None)),
         (_, Some(0)) => Err(refused!("{} is empty: there is nothing to import", path.shown())),
         (mut file, Some(length)) => {
             if refuses_images {

@@ -2,6 +2,7 @@
 
 use super::{birth, limits};
 use crate::context::Context;
+use crate::dates;
 use crate::exit::Outcome;
 use crate::json::JsonOutput;
 use crate::kind::{Described, Kind};
@@ -9,12 +10,12 @@ use crate::pools;
 use crate::table::Table;
 use crate::values::pool_place_parser;
 use clap::{Args, ValueHint};
-use gemelo_base::units::format_size;
+use gemelo_base::units::{format_line, format_size};
 use gemelo_format::{DedupMode, Holds, Origin, SnapshotId, VolumeLimits, VolumeRecord};
 use gemelo_place::PoolPlace;
 use gemelo_record::ResultFile;
 use gemelo_serve::{StatReport, VolumeReport};
-use gemelo_volume::VolumeSpace;
+use gemelo_volume::{UnfinishedCopy, VolumeSpace};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ pub(crate) struct Arguments {
     json: JsonOutput,
 }
 
-const KIND: Kind<ResultFile<Input<'static>, &'static [VolumeRow<'static>]>> =
+const KIND: Kind<ResultFile<Input<'static>, VolumeList<'static>>> =
     Kind::new("gemelo.volume-list/1", "Result of gemelo volume ls");
 
 pub(crate) const DESCRIBED: Described = KIND.described();
@@ -45,6 +46,14 @@ struct Input<'a> {
     pool: &'a PoolPlace,
     /// `true` if --space was given.
     space: bool,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct VolumeList<'a> {
+    /// The volumes, by name.
+    volumes: &'a [VolumeRow<'a>],
+    /// Copies of snapshots of other pools that are not whole, by name.
+    unfinished_copies: &'a [UnfinishedCopy],
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -168,6 +177,20 @@ fn table(rows: &[VolumeRow<'_>], with_space: bool) -> Table {
     table
 }
 
+/// A line about a copy that is not whole.
+fn unfinished_line(copy: &UnfinishedCopy) -> String {
+    let UnfinishedCopy { name, size_bytes, received_bytes, is_receiving, kept_until_s } = copy;
+    let (received, size) = (format_size(*received_bytes), format_size(*size_bytes));
+    let until = match *is_receiving {
+        true => "being received".to_owned(),
+        false => format!(
+            "kept until {}: 'gemelo volume copy' goes on, 'gemelo volume rm' gives it up",
+            dates::utc(Some(*kept_until_s))
+        ),
+    };
+    format!("unfinished copy '{}': {received} of {size}, {until}\n", format_line(name))
+}
+
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     arguments.json.check()?;
     let Arguments { pool, space, .. } = arguments;
@@ -178,7 +201,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     access.close()?;
     let rows = rows(&report, &spaces);
     let input = Input { pool, space: *space };
-    let made = KIND.made(input, &rows, Vec::new());
-    arguments.json.finish(context, made, &table(&rows, *space).render(0))?;
+    let unfinished_copies = &*report.unfinished_copies;
+    let mut text = table(&rows, *space).render(0);
+    unfinished_copies.iter().for_each(|copy| text += &unfinished_line(copy));
+    let list = VolumeList { volumes: &rows, unfinished_copies };
+    arguments.json.finish(context, KIND.made(input, list, Vec::new()), &text)?;
     Ok(Outcome::Done)
 }

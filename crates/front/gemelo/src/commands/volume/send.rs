@@ -3,6 +3,7 @@
 use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
+use crate::pipes::Pipe;
 use crate::pools;
 use crate::values::volume_path_parser;
 use clap::Args;
@@ -55,7 +56,7 @@ pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome
     }
     let access = pools::open(&snapshot.pool, Purpose::Read, context)?;
     let since = since.as_ref().map(|since| &*since.name);
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, stdout().lock());
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, Pipe::to(stdout(), &context.stop));
     let sent =
         access.send(&snapshot.name, since, &mut out, None, (&*context.monitor, &context.stop));
     let flushed = out.flush();
@@ -74,12 +75,12 @@ pub(super) fn receive(arguments: &Receive, context: &Context) -> crate::Result<O
         ));
     }
     let access = pools::open(&snapshot.pool, Purpose::Change, context)?;
-    let mut input = BufReader::with_capacity(BUFFER_BYTES, stdin().lock());
+    let input = BufReader::with_capacity(BUFFER_BYTES, Pipe::new(stdin(), &context.stop));
     let mode = arguments.dedup.into();
     let progress = (&*context.monitor, &context.stop);
-    let mut out = stdout();
+    let mut out = Pipe::to(stdout(), &context.stop);
     let answers = arguments.answers.then_some(&mut out as _);
-    let received = access.receive(&snapshot.name, mode, &mut input, answers, progress);
+    let received = access.receive(&snapshot.name, mode, Box::new(input), answers, progress);
     let closed = access.close();
     let received = received?;
     closed?;

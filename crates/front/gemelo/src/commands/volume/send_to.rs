@@ -3,10 +3,11 @@
 //! The program over there is `gemelo volume receive`, and `gemelo volume ls` before it, from which
 //! the snapshots are known that both pools have.
 
-use super::end::{Connection, End};
+use super::end::{Connection, End, output_of};
 use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::{OrFailed as _, OrFailure as _, Outcome, failed, refused};
+use crate::pipes::Pipe;
 use crate::pools;
 use crate::values::volume_path_parser;
 use clap::Args;
@@ -57,7 +58,12 @@ pub(crate) struct Arguments {
 /// The parts of the output of `gemelo volume ls --json` that are read here.
 #[derive(Deserialize)]
 struct Listed {
-    result: Vec<ListedVolume>,
+    result: ListedVolumes,
+}
+
+#[derive(Deserialize)]
+struct ListedVolumes {
+    volumes: Vec<ListedVolume>,
 }
 
 #[derive(Deserialize)]
@@ -66,15 +72,13 @@ struct ListedVolume {
 }
 
 /// The snapshots of the pool of the copy.
-fn snapshots(destination: &End) -> crate::Result<HashSet<SnapshotId>> {
+fn snapshots(destination: &End, context: &Context) -> crate::Result<HashSet<SnapshotId>> {
     let pool = destination.pool()?;
-    let child = destination.start(&["volume", "ls", &pool, "--json", "-"], Stdio::null())?;
-    let output = child.wait_with_output().context("cannot read the list of the snapshots")?;
-    destination.check(&output)?;
+    let output = destination.run(&["volume", "ls", &pool, "--json", "-"], &context.stop)?;
     let listed: Listed = serde_json::from_slice(&output.stdout)
         .or_failed()
         .context("the list of the snapshots of the other pool makes no sense")?;
-    Ok(listed.result.into_iter().filter_map(|volume| volume.identity).collect())
+    Ok(listed.result.volumes.into_iter().filter_map(|volume| volume.identity).collect())
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
@@ -116,9 +120,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
 fn prune(destination: &End, keep: KeepRule, context: &Context) -> crate::Result<()> {
     let keep = keep.to_string().replace(' ', ",");
     let words = ["volume", "prune", destination.volume(), "--keep", &keep];
-    let child = destination.start(&words, Stdio::null())?;
-    let output = child.wait_with_output().context("cannot wait for the removal of old copies")?;
-    destination.check(&output).context("the copy was made, and old ones were not removed")?;
+    let output = destination.run(&words, &context.stop);
+    let output = output.context("the copy was made, and old ones were not removed")?;
     for line in String::from_utf8_lossy(&output.stderr).lines() {
         let said = line.trim_start_matches("gemelo: ").trim_start_matches("warning: ");
         context.monitor.warn(said);
@@ -141,15 +144,16 @@ impl Arguments {
             ["volume", "receive", destination.volume(), "--dedup", dedup, "--answers", "--quiet"];
         let mut child = destination.start(&words, Stdio::piped())?;
         let input = child.stdin.take().ok_or_else(|| failed!("the program has no input"))?;
+        let input = Pipe::to(input, &context.stop);
         let mut out = Limited::new(BufWriter::with_capacity(BUFFER_BYTES, input), self.rate);
         let answers = child.stdout.take().ok_or_else(|| failed!("the program has no output"))?;
-        let (answers, progress) =
-            (Some(Box::new(answers) as _), (&*context.monitor, &context.stop));
+        let answers = Some(Box::new(Pipe::new(answers, &context.stop)) as _);
+        let progress = (&*context.monitor, &context.stop);
         let since_name = since.as_deref();
         let sent = access.send(&self.snapshot.name, since_name, &mut out, answers, progress);
         let flushed = out.flush();
         drop(out);
-        let output = child.wait_with_output().context("cannot wait for the receiver")?;
+        let output = output_of(child, &context.stop).context("cannot wait for the receiver")?;
         // A receiver that refuses the stream tells why, and the sender only that it is gone.
         if sent.is_err() || flushed.is_err() {
             let was_refused = output.status.code().is_some_and(|code| code != 0)
@@ -216,7 +220,7 @@ impl Arguments {
     ) -> crate::Result<Option<String>> {
         let Some(own) = self.own(report) else { return Ok(None) };
         let block_bytes = u64::from(report.pool.block_bytes);
-        let there = snapshots(destination)?;
+        let there = snapshots(destination, context)?;
         let volumes = report.volumes.iter().map(|volume| &volume.summary);
         let mut common: Vec<&VolumeSummary> = volumes
             .filter(|one| one.record.id != own.record.id)

@@ -9,10 +9,11 @@ use crate::context::Context;
 use crate::exit::{Failure, OrFailed as _, OrFailure as _, Outcome, failed, refused};
 use crate::json::JsonOutput;
 use crate::kind::{Described, Kind};
+use crate::pipes::Pipe;
 use crate::table::Table;
 use clap::Args;
-use gemelo_base::Unit;
 use gemelo_base::units::{format_count, format_counted, format_size};
+use gemelo_base::{StopFlag, Unit, pause};
 use gemelo_record::ResultFile;
 use gemelo_serve::{PART_BYTES, UNIT_BYTES};
 use schemars::JsonSchema;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
 use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
 
 const KIND: Kind<ResultFile<Input<'static>, Verified>> =
     Kind::new("gemelo.volume-verify/1", "Result of gemelo volume verify");
@@ -84,22 +86,29 @@ struct Verified {
     ranges: Vec<UnequalRange>,
 }
 
+/// Interval at which the end of a program is looked for.
+const CHECKED_EVERY: Duration = Duration::from_millis(20);
+/// Such intervals that a program has to close its pool.
+const MOST_CHECKS: u32 = 500;
+
 /// A program that hashes a volume.
 struct Hashing<'e> {
     end: &'e End,
     child: Child,
-    answers: BufReader<ChildStdout>,
+    answers: BufReader<Pipe<ChildStdout>>,
+    stop: StopFlag,
     greeting: Greeting,
 }
 
 impl<'e> Hashing<'e> {
-    fn start(end: &'e End, since: Option<&str>) -> crate::Result<Self> {
+    fn start(end: &'e End, since: Option<&str>, stop: &StopFlag) -> crate::Result<Self> {
         let mut words = vec!["volume", "hashes", end.volume(), "--quiet"];
         words.extend(since.iter().flat_map(|since| ["--since", since]));
         let mut child = end.start(&words, Stdio::piped())?;
         let out = child.stdout.take().ok_or_else(|| failed!("the program has no output"))?;
         let greeting = Greeting { size_bytes: 0, length_bytes: 0, since: None, changed: None };
-        let mut hashing = Self { end, child, answers: BufReader::new(out), greeting };
+        let answers = BufReader::new(Pipe::new(out, stop));
+        let mut hashing = Self { end, child, answers, stop: stop.clone(), greeting };
         hashing.greeting = hashing.hear()?;
         Ok(hashing)
     }
@@ -142,7 +151,15 @@ impl<'e> Hashing<'e> {
 
 impl Drop for Hashing<'_> {
     fn drop(&mut self) {
+        // Without questions it ends by itself, and gives a member up, which a killed one does not.
         drop(self.child.stdin.take());
+        for _ in 0..MOST_CHECKS {
+            match self.child.try_wait() {
+                Ok(None) if self.stop.is_raised() => break,
+                Ok(None) => pause(CHECKED_EVERY),
+                _ => return,
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -157,9 +174,9 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     for end in &ends {
         end.pool()?;
     }
-    let first = Hashing::start(first, since.as_deref())?;
+    let first = Hashing::start(first, since.as_deref(), &context.stop)?;
     let identity = first.greeting.since.map(|identity| identity.to_string());
-    let second = Hashing::start(second, identity.as_deref())?;
+    let second = Hashing::start(second, identity.as_deref(), &context.stop)?;
     let verified = compare([first, second], context)?;
     let outcome = if verified.is_equal { Outcome::Done } else { Outcome::Partial };
     let text = text(&verified);

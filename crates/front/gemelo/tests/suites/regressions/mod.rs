@@ -22,3 +22,4 @@ mod serving;
 mod stops;
 mod traces;
 mod verified;
+mod waiting;

@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 const KILLS: u64 = 8;
 
 /// A program that does what this one does, with a filter before what `receive` gets.
-fn filtering(pool: &TestPool, name: &str, filter: &str) -> String {
+pub(super) fn filtering(pool: &TestPool, name: &str, filter: &str) -> String {
     let (program, own) = (pool.file(name), env!("CARGO_BIN_EXE_gemelo"));
     let script = format!(
         "#!/bin/sh\ncase $2 in receive) {filter} {own} \"$@\";; *) exec {own} \"$@\";; esac\n"
@@ -24,7 +24,7 @@ fn filtering(pool: &TestPool, name: &str, filter: &str) -> String {
     program
 }
 
-fn words(from: &TestPool, name: &str, to: &TestPool, program: &str) -> Vec<String> {
+pub(super) fn words(from: &TestPool, name: &str, to: &TestPool, program: &str) -> Vec<String> {
     let words = ["volume", "copy", &from.volume(name), &format!("host:{}", to.volume(name))];
     let more = ["--connect", "sh -c", "--program", program];
     words.into_iter().chain(more).map(str::to_owned).collect()
@@ -36,7 +36,7 @@ fn copy(from: &TestPool, name: &str, to: &TestPool, program: &str) -> Ran {
 }
 
 /// Copies to the end, and returns the bytes of the stream.
-fn finished(from: &TestPool, name: &str, to: &TestPool) -> usize {
+pub(super) fn finished(from: &TestPool, name: &str, to: &TestPool) -> usize {
     let stream = to.file("stream");
     let program = filtering(to, "keeping", &format!("tee {stream} |"));
     let Ran { status, err, .. } = copy(from, name, to, &program);
@@ -74,7 +74,18 @@ fn a_copy_that_was_cut_off_moves_only_the_rest() {
         done(&["volume", "snapshot", &from.volume("v"), "two"]);
         let servers = is_served.then(|| [from.serve(&[]), to.serve(&[])]);
         cut_off(&from, "one", &to, 4 * MIB);
-        assert!(!done(&["volume", "ls", &to.path()]).contains("one"));
+        let listed = done(&["volume", "ls", &to.path()]);
+        let about = "\nunfinished copy 'one': 3.00 MiB of 10.00 MiB, kept until 20";
+        assert!(listed.contains(about) && !listed.contains("\none"), "{listed}");
+        let json = done(&["volume", "ls", &to.path(), "--json", "-"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["result"]["volumes"], serde_json::json!([]));
+        let copy = &json["result"]["unfinished_copies"][0];
+        assert_eq!(copy["name"], "one");
+        assert_eq!(
+            (&copy["received_bytes"], &copy["is_receiving"]),
+            (&(3 * MIB).into(), &false.into())
+        );
         cut_off(&from, "one", &to, 2 * MIB);
         let moved = finished(&from, "one", &to);
         // Frames have a MiB of contents, and one that is cut off is sent again.
@@ -104,6 +115,7 @@ fn what_was_broken_off_is_removed_on_demand_and_by_another_copy() {
     cut_off(&from, "s", &to, 4 * MIB);
     assert!(!is_empty(), "it is kept");
     done(&["volume", "rm", &to.volume("s")]);
+    assert!(!done(&["volume", "ls", &to.path()]).contains("unfinished"));
     assert!(is_empty());
     assert!(refused(&["volume", "rm", &to.volume("s")]).contains("no volume 's'"));
     // A stream from a file begins anew.
