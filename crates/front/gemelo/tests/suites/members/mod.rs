@@ -6,6 +6,7 @@
 mod clock;
 mod coded;
 mod contents;
+mod copying;
 mod guide;
 pub(crate) mod host;
 mod rights;
@@ -27,6 +28,12 @@ fn a_member_of_a_domain_on_ceph_is_served_by_one_host_at_a_time() {
 fn two_members_store_equal_contents_once_and_lose_none() {
     let Some(ceph) = Ceph::start() else { return };
     sharing::run(&Host::new(&ceph));
+}
+
+#[test]
+fn snapshots_reach_members_and_leave_them_compressed_or_plain() {
+    let Some(ceph) = Ceph::start() else { return };
+    copying::run(&Host::new(&ceph));
 }
 
 #[test]
