@@ -23,7 +23,7 @@ const MAX_BYTES: usize = LONGEST_WHOLE_BYTES as usize + (256 << 10);
 
 /// Place of the first byte that is held. It is chosen as that of the replies: clients send the data
 /// of a write apart from its header, so it begins at a page boundary of the socket's memory, and
-/// here at 64 bytes after one (docs/internals/write.md).
+/// here at 64 bytes after one.
 const HELD_AT: usize = 64 - REQUEST_BYTES;
 
 /// A rest of at most this length moves to the front of the buffer. The connection then reuses the
