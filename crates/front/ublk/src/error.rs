@@ -21,6 +21,11 @@ pub(crate) enum UblkError {
     NoNbd,
     #[error("the kernel's NBD cannot be used: run the server as root, or with CAP_SYS_ADMIN")]
     NotPermittedNbd,
+    #[error(
+        "the kernel's NBD refuses {device}: it has to keep the name of a disk's server, as that of \
+         Linux 5.14 and later does"
+    )]
+    OldNbd { device: String },
     #[error("the kernel cannot keep a device while no process serves it: that needs Linux 6.1")]
     NoRecovery,
     #[error("cannot open {path}")]

@@ -255,7 +255,10 @@ impl Driver for NbdDriver {
             .with_u64(CLIENT_FLAGS, DESTROY_ON_DISCONNECT)
             .with_text(BACKEND, &backend(info))
             .with_nested(SOCKETS, &list);
-        self.run(CONNECT, &attributes).map_err(|error| refused(Command::Add, number, error))
+        self.run(CONNECT, &attributes).map_err(|error| match error {
+            Errno::INVAL => UblkError::OldNbd { device: disk_path(number) },
+            error => refused(Command::Add, number, error),
+        })
     }
 
     fn begin_recovery(&self, info: &DeviceInfo) -> Result<(), Errno> {
