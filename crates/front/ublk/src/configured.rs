@@ -124,7 +124,13 @@ impl UblkFrontEnd {
 
 /// Opens the drivers of these front ends, those that are there, and gives up the rights that this
 /// takes. They are opened again, and failures reported, when they are needed.
+///
+/// From then on, neither this thread nor those that it starts wait for disks where they need memory
+/// or write to files ([`rustix::process::configure_io_flusher_behavior`]). The kernel frees memory
+/// by writing to disks, also to those whose server this is, or is about to be. A process without
+/// the right for it has to do without.
 pub fn open_drivers(front_ends: &[UblkFrontEnd]) {
+    let _ = rustix::process::configure_io_flusher_behavior(true);
     let begun: Vec<_> = front_ends.iter().map(UblkFrontEnd::begin).collect();
     let _ = give_up_rights();
     for (front_end, begun) in front_ends.iter().zip(begun) {

@@ -111,9 +111,6 @@ impl Queue {
 
     /// Serves requests until the end.
     pub(crate) fn serve(mut self) -> Ended {
-        // The kernel frees memory by writing to disks, which must not wait for memory in turn. A
-        // process without the right for it has to do without.
-        let _ = rustix::process::configure_io_flusher_behavior(true);
         self.serve_until_end().unwrap_or_else(Ended::Failed)
     }
 

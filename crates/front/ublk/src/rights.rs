@@ -71,7 +71,7 @@ impl RightsRing {
     }
 }
 
-/// Gives the right to administer the system up, unless this process is root.
+/// Gives the rights to administer the system and its resources up, unless this process is root.
 pub(crate) fn give_up_rights() -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
@@ -79,7 +79,7 @@ pub(crate) fn give_up_rights() -> io::Result<()> {
     clear_ambient_capability_set()?;
     let mut sets = capabilities(None)?;
     for set in [&mut sets.effective, &mut sets.permitted, &mut sets.inheritable] {
-        set.remove(CapabilitySet::SYS_ADMIN);
+        set.remove(CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_RESOURCE);
     }
     Ok(set_capabilities(None, sets)?)
 }

@@ -275,8 +275,6 @@ impl Input {
 impl Link {
     /// Serves requests until the end.
     pub(super) fn serve(self) -> Ended {
-        // The kernel frees memory by writing to disks, which must not wait for memory in turn.
-        let _ = rustix::process::configure_io_flusher_behavior(true);
         self.serve_until_end().unwrap_or_else(Ended::Failed)
     }
 

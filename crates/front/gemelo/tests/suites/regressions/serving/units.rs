@@ -232,6 +232,7 @@ fn a_disk_survives_its_server_under_systemd() {
         "StartLimitIntervalSec=0",
         "RestrictAddressFamilies=AF_NETLINK",
         "RestartKillSignal=SIGUSR1",
+        "AmbientCapabilities=CAP_SYS_ADMIN CAP_SYS_RESOURCE",
     ];
     for line in needed {
         assert!(drop_in.lines().any(|other| other == line), "{line} is missing in\n{drop_in}");
