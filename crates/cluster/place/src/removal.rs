@@ -17,16 +17,16 @@ pub struct MemberRemoval {
     name: String,
 }
 
-impl MemberPlace {
-    /// Takes the member, so that it can be removed.
+impl MemberRemoval {
+    /// Takes a member, so that it can be removed.
     ///
     /// # Errors
     /// Fails if another client serves the member, if there is none, or if it still shares contents
     /// with other members.
-    pub fn plan_removal(&self) -> Result<MemberRemoval> {
-        let service = self.take()?;
+    pub fn plan(place: &MemberPlace) -> Result<Self> {
+        let service = place.take()?;
         service.note_use();
-        let (client, member) = (self.client()?, service.member());
+        let (client, member) = (place.client()?, service.member());
         let mut sharing = MemberSharing::look(&client, member)?;
         // A removal that was interrupted has removed the pool.
         if service.has_pool()? {
@@ -37,11 +37,9 @@ impl MemberPlace {
         if kept > 0 {
             return Err(PlaceError::Shares { blocks: kept });
         }
-        Ok(MemberRemoval { service, name: self.uri().name.clone() })
+        Ok(Self { service, name: place.uri().name.clone() })
     }
-}
 
-impl MemberRemoval {
     /// Removes the objects of the member, and its name in the domain.
     ///
     /// # Errors

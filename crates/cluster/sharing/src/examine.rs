@@ -10,7 +10,8 @@ use crate::error::{Result, SharingError};
 use crate::journal::LedgerJournal;
 use crate::places::State;
 use crate::record::{BlockState, Place, Record};
-use crate::sharing::{Sharing, Worker};
+use crate::shared::Shared;
+use crate::sharing::Worker;
 use gemelo_domain::{Action, Change, Doubt, Doubts, Entry, MemberId};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_volume::Pool;
@@ -32,7 +33,12 @@ struct Doubted {
 /// Doubts for other members, by home.
 pub(crate) type Told = BTreeMap<MemberId, Vec<Doubt>>;
 
-impl Sharing {
+/// Looks at the doubted blocks of a member.
+pub(crate) struct Examiner<'s> {
+    pub(crate) shared: &'s Shared,
+}
+
+impl Examiner<'_> {
     /// Looks at doubted blocks. Returns how many there were.
     pub(crate) fn examine(&self, worker: &mut Worker, pool: &Pool) -> Result<usize> {
         let noticed = self.shared.blocks.write().take_doubted(DOUBTS_AT_ONCE);
@@ -60,7 +66,7 @@ impl Sharing {
         let doubted: Vec<Doubted> = doubted.into_values().collect();
         let changes = self.judge(worker, pool, &doubted)?;
         let Worker { index, figures, .. } = &mut *worker;
-        let mut journal = LedgerJournal { shared: &self.shared, figures, own: pool };
+        let mut journal = LedgerJournal { shared: self.shared, figures, own: pool };
         index.submit(&changes, &mut journal)?;
         if !doubts.is_empty() {
             index.forget_doubts(&doubts)?;

@@ -22,9 +22,10 @@ use crate::error::{Result, SharingError};
 use crate::ledger::{head_of, write_anew};
 use crate::places::State;
 use crate::record::{BlockState, Elsewhere, Place, Record};
-use crate::sharing::Sharing;
-use gemelo_domain::{Claim, Entry, MemberId, each_entry};
+use crate::shared::Shared;
+use gemelo_domain::{Claim, DomainConfig, Entry, MemberId, each_entry};
 use gemelo_format::{Fingerprint, Pbn};
+use gemelo_objects::Objects;
 use gemelo_volume::Pool;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -56,13 +57,15 @@ struct Known {
     places: HashMap<[u8; 16], (Place, i64)>,
 }
 
-impl Sharing {
-    /// Writes the ledger again. The pool is open for reading only, with the veto of this value,
-    /// which read the ledger by [`Self::look`]. Returns the number of records.
-    ///
-    /// # Errors
-    /// Fails if the store or the pool does. Another call goes on.
-    pub fn rebuild(&self, pool: &Pool, sources: &LedgerSources<'_>) -> Result<usize> {
+/// Writes a ledger again; see the module.
+pub(crate) struct LedgerRebuild<'s> {
+    pub(crate) shared: &'s Shared,
+    pub(crate) objects: &'s dyn Objects,
+    pub(crate) config: &'s DomainConfig,
+}
+
+impl LedgerRebuild<'_> {
+    pub(crate) fn rebuild(&self, pool: &Pool, sources: &LedgerSources<'_>) -> Result<usize> {
         self.shared.fingerprinter.get_or_init(|| pool.fingerprinter().clone());
         let mut known = self.known(pool, sources)?;
         let mut records = BTreeMap::new();
@@ -82,7 +85,7 @@ impl Sharing {
         let in_flight = if is_whole { in_flight } else { Vec::new() };
         let count = records.len();
         let shards = self.shared.ledger.lock().shards().clone();
-        let (objects, member) = (&*self.objects, self.shared.member);
+        let (objects, member) = (self.objects, self.shared.member);
         write_anew(objects, member, sources.epoch, records, &in_flight, &shards)?;
         Ok(count)
     }
@@ -98,7 +101,7 @@ impl Sharing {
         }
         let wanted: HashSet<[u8; 16]> = contents.values().map(|one| one.to_bytes()).collect();
         let (mut own, mut places) = (BTreeSet::new(), HashMap::new());
-        each_entry(&*self.objects, &self.config, |fingerprint, entry: Entry| {
+        each_entry(self.objects, self.config, |fingerprint, entry: Entry| {
             if entry.home == member {
                 own.insert((entry.pbn, fingerprint.to_bytes()));
             }

@@ -4,10 +4,11 @@
 use crate::blocks::Blocks;
 use crate::copies::DomainCopies;
 use crate::error::{Result, SharingError};
-use crate::examine::Told;
+use crate::examine::{Examiner, Told};
 use crate::foreign::ForeignContents;
 use crate::journal::LedgerJournal;
 use crate::ledger::{Ledger, Loaded};
+use crate::rebuild::{LedgerRebuild, LedgerSources};
 use crate::record::{BlockState, Record};
 use crate::shared::{Shared, SharedParts};
 use crate::stats::{BlockStats, Stats};
@@ -151,6 +152,16 @@ impl Sharing {
         }
     }
 
+    /// Writes the ledger again. The pool is open for reading only, with the veto of this value,
+    /// which read the ledger by [`Self::look`]. Returns the number of records.
+    ///
+    /// # Errors
+    /// Fails if the store or the pool does. Another call goes on.
+    pub fn rebuild(&self, pool: &Pool, sources: &LedgerSources<'_>) -> Result<usize> {
+        let (shared, objects, config) = (&*self.shared, &*self.objects, &self.config);
+        LedgerRebuild { shared, objects, config }.rebuild(pool, sources)
+    }
+
     /// Reads a ledger as far as it can be read, and says what is damaged or lost. With damage the
     /// pool must be opened for reading only.
     ///
@@ -262,7 +273,7 @@ impl Sharing {
         let withdrawn = self.withdraw(worker, pool)?;
         let published = self.publish(worker, pool)?;
         let letters = self.collect(worker, pool)?;
-        let examined = self.examine(worker, pool)?;
+        let examined = Examiner { shared: &self.shared }.examine(worker, pool)?;
         worker.index.split_large()?;
         Ok(Round { published, released, withdrawn, letters, examined })
     }
@@ -342,7 +353,7 @@ impl Sharing {
         forgotten.keys().for_each(|pbn| blocks.free(*pbn));
         let mut changes = Vec::with_capacity(due.len());
         let known = due.iter().zip(&records).filter_map(|(pbn, record)| Some((*pbn, (*record)?)));
-        let told = self.doubts_of(known);
+        let told = Examiner { shared: &self.shared }.doubts_of(known);
         for (pbn, record) in due.iter().zip(records) {
             let Some(Record { fingerprint, .. }) = record.filter(|_| !forgotten.contains_key(pbn))
             else {

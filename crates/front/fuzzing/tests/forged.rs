@@ -1,5 +1,6 @@
-//! Pools of every kind, and those that are kept for ever, with fields changed and checksums made right: checked, opened, read, changed
-//! and repaired. Nothing panics, takes long or needs much memory.
+//! Pools of every kind, and those that are kept for ever, with fields changed and checksums made
+//! right: checked, opened, read, changed and repaired. Nothing panics, takes long or needs much
+//! memory.
 //!
 //! The number of the round is the seed. `GEMELO_FUZZ_ROUNDS` sets the number of rounds,
 //! `GEMELO_FUZZ_FIRST` the first one, and `GEMELO_FUZZ_KIND` selects a kind of pools.

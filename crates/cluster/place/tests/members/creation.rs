@@ -4,7 +4,7 @@ use crate::domain::{Domain, Process, expect};
 use gemelo_base::{Recorder, Silent, StopFlag};
 use gemelo_member::MemberError;
 use gemelo_objects::{Locks, Objects, Update};
-use gemelo_place::{PlaceError, Use};
+use gemelo_place::{MemberRemoval, PlaceError, Use};
 use gemelo_volume::PoolOptions;
 use std::sync::atomic::Ordering;
 
@@ -127,7 +127,7 @@ fn a_fenced_process_knows_it_from_any_call() {
 fn a_member_whose_removal_failed_is_not_handed_over() {
     let domain = Domain::new();
     let removals: [fn(&Process) -> bool; 2] = [
-        |process| process.place("one").plan_removal().unwrap().run().is_err(),
+        |process| MemberRemoval::plan(&process.place("one")).unwrap().run().is_err(),
         |process| create(process, "one", true).is_err(),
     ];
     for fails in removals {
@@ -138,7 +138,7 @@ fn a_member_whose_removal_failed_is_not_handed_over() {
         assert!(fails(&first));
         assert!(second.client.look("one").unwrap().holder.is_some());
         domain.outlive_leases();
-        second.place("one").plan_removal().unwrap().run().unwrap();
+        MemberRemoval::plan(&second.place("one")).unwrap().run().unwrap();
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::domain::{BLOCKS, Domain, expect, trim, write};
 use gemelo_base::StopFlag;
 use gemelo_objects::{KeyRange, Objects};
-use gemelo_place::{DomainCheck, PlaceError, Use};
+use gemelo_place::{DomainCheck, MemberRemoval, PlaceError, Use};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ fn a_member_is_removed_when_the_domain_knows_none_of_its_blocks() {
     one.share(&stop).unwrap();
     one.close().unwrap();
     // The other member has the contents of this one.
-    let refused = first.place("one").plan_removal().map(drop).unwrap_err();
+    let refused = MemberRemoval::plan(&first.place("one")).map(drop).unwrap_err();
     assert!(matches!(refused, PlaceError::Shares { blocks: 8 }), "{refused}");
     expect(&two, 1..=8);
     trim(&two);
@@ -60,7 +60,7 @@ fn a_member_is_removed_when_the_domain_knows_none_of_its_blocks() {
     one.share(&stop).unwrap();
     one.close().unwrap();
     for name in ["one", "two"] {
-        first.place(name).plan_removal().unwrap().run().unwrap();
+        MemberRemoval::plan(&first.place(name)).unwrap().run().unwrap();
     }
     assert_eq!(first.client.members().unwrap(), []);
     let client = domain.world.client();

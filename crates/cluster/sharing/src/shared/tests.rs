@@ -246,9 +246,9 @@ impl Member {
 
     /// Has the content of a borrowed block written to its own place, as a heal does.
     fn heal(&self, pbn: Pbn) {
-        let veto = LedgerVeto { shared: Arc::clone(&self.shared) };
-        let own = &self.own;
-        veto.restore(pbn, &mut || own.called(Call::Write).and(own.called(Call::Sync))).unwrap();
+        let called = |call| self.own.called(call);
+        let mut write = || called(Call::Write).and(called(Call::Sync));
+        LedgerVeto { shared: Arc::clone(&self.shared) }.restore(pbn, &mut write).unwrap();
     }
 
     /// Returns what another client finds in the ledger.
@@ -291,16 +291,15 @@ fn shared_content(of: Pbn) -> (Pbn, Action, Entry) {
 #[test]
 fn a_heal_is_recorded_after_the_sync_that_covers_it() {
     let (member, calls) = member();
-    let one = pbn(1);
-    member.keep(one, BlockState::Borrowed(place(one)));
-    let (during, seen) = (member.clone(), Arc::new(Mutex::new(None)));
-    let noted = Arc::clone(&seen);
+    let (one, borrowed) = (pbn(1), BlockState::Borrowed(place(pbn(1))));
+    member.keep(one, borrowed);
+    let (during, (tell, told)) = (member.clone(), channel());
     member.own.during(Call::Sync, move || {
-        *noted.lock() = during.kind_in_ledger(one);
+        tell.send(during.kind_in_ledger(one)).unwrap();
         Ok(())
     });
     member.heal(one);
-    assert_eq!(*seen.lock(), Some(BlockState::Borrowed(place(one))), "its content was not durable");
+    assert_eq!(told.recv().unwrap(), Some(borrowed), "its content was not durable");
     assert_eq!(member.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
     assert!(member.shared.blocks.read().borrowed().get(one).is_none());
     assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Write, Call::Sync]);
@@ -408,8 +407,7 @@ fn a_heal_wins_over_an_intent_that_is_settled_again() {
     assert_eq!(member.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
 }
 
-/// An intent that was settled in part is settled again, and a client heals a block while the
-/// contents of another one are compared.
+/// A client heals a block while an intent that was settled in part is settled again.
 #[test]
 fn a_heal_wins_over_what_was_decided_before_it() {
     let (member, calls) = member();

@@ -1,5 +1,5 @@
-//! Warnings about the measurements themselves, found in the figures: repetitions that disagree, rates
-//! that still change, reads from a cache, other work on the machine.
+//! Warnings about the measurements themselves, found in the figures: repetitions that disagree,
+//! rates that still change, reads from a cache, other work on the machine.
 
 use super::data::{Data, value_of};
 use super::judgement::CampaignStatistics;

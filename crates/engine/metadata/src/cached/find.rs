@@ -27,10 +27,10 @@ impl<'f, L: Layout> Finder<'f, L> {
         Self { index, records }
     }
 
-    /// Does the work of [`crate::Index::find`]. An intact block comes before a suspect one, and then
-    /// one with fewer references before one with more. Records that are not in the cache are read
-    /// in lists. If the index has a sample, contents that lie beside those of the sample are found
-    /// as well, and others are not.
+    /// Does the work of [`crate::Index::find`]. An intact block comes before a suspect one, and one
+    /// with fewer references before one with more. Records that are not in the cache are read in
+    /// lists. If the index has a sample, contents that lie beside those of the sample are found as
+    /// well, and others are not.
     pub(super) fn find(
         &self,
         wanted: &[Fingerprint],

@@ -84,7 +84,7 @@ impl WriteBuffer {
             if buffer.shared.has_observer() {
                 buffer.start("gemelo-observe", Shared::work_observer)?;
             }
-            buffer.start("gemelo-ahead", Shared::work_ahead)?;
+            buffer.start("gemelo-ahead", ahead::work_ahead)?;
             if !buffer.shared.cache.is_off() {
                 buffer.start("gemelo-cache", |shared| shared.cache.make_memory())?;
             }
@@ -214,7 +214,7 @@ impl WriteBuffer {
     pub fn write_aside(&self, write: &mut ContentWrite<'_>) {
         let pbn = write.pbn;
         let writes = std::slice::from_mut(write);
-        self.shared.reserve(writes);
+        ahead::reserve(&self.shared, writes);
         if writes.iter().all(|write| write.outcome.is_ok()) {
             // In one step, so that no thread begins to write it out before.
             self.hold(writes, Some(pbn));
@@ -316,7 +316,7 @@ impl Store for WriteBuffer {
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         writes.iter_mut().for_each(|write| write.outcome = Ok(()));
-        self.shared.reserve(writes);
+        ahead::reserve(&self.shared, writes);
         for some in writes.chunk_by_mut(|one, next| one.outcome.is_ok() == next.outcome.is_ok()) {
             if some.first().is_some_and(|write| write.outcome.is_ok()) {
                 self.hold(some, None);

@@ -169,7 +169,7 @@ impl Shared {
             has_unneeded: AtomicBool::new(false),
             is_overloaded: AtomicBool::new(false),
             counts: Counts::default(),
-            ahead: Ahead::default(),
+            ahead: Ahead::new(options.background),
             store,
             clock,
             observer,
@@ -337,7 +337,7 @@ impl Shared {
         drop(guarded);
         self.work.notify_all();
         self.unseen.notify_all();
-        self.end_ahead();
+        self.ahead.end();
         self.cache.end();
     }
 }

@@ -59,7 +59,7 @@ impl Shared {
             }
             let slots = guarded.state.memory.take(wanted);
             if guarded.state.memory.wants_ahead() {
-                self.call_for_memory();
+                self.ahead.call_for_memory();
             }
             if !slots.is_empty() {
                 assert!(slots.len() <= wanted, "more memory was taken than wanted");

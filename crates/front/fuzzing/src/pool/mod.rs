@@ -2,8 +2,8 @@
 //!
 //! A fuzzer does not guess checksums. The input therefore changes structs of small pools of every
 //! kind, all checksums are made correct, and the pool is checked, opened, used and repaired. The
-//! target `damage` leaves checksums wrong. The first byte of each input selects the pool. The target
-//! `pool_kept` does the same to the pools that are kept for ever.
+//! target `damage` leaves checksums wrong. The first byte of each input selects the pool. The
+//! target `pool_kept` does the same to the pools that are kept for ever.
 
 mod forge;
 mod kept;

@@ -1,4 +1,4 @@
-//! Tests that a type's name means one thing within a crate.
+//! Tests that a type's name means one thing within a crate, and that its code stands together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -70,4 +70,52 @@ fn a_type_has_its_name_alone_in_its_crate() {
     }
     assert!(all > 1500, "{all} types were found");
     assert!(twice.is_empty(), "names with two meanings: {twice:#?}");
+}
+
+/// The type that a line begins to implement something for.
+fn implemented_in(line: &str) -> Option<&str> {
+    let mut rest = line.strip_prefix("impl")?;
+    if rest.starts_with('<') {
+        let mut depth = 0;
+        let end = rest.find(|c| {
+            depth += i32::from(c == '<') - i32::from(c == '>');
+            depth == 0
+        })?;
+        rest = &rest[end + 1..];
+    }
+    let rest = rest.split_once(" for ").map_or(rest, |(_, of)| of).trim_start();
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
+/// Whoever follows a call finds the methods of a type in a file or two.
+#[test]
+fn what_a_type_of_the_engine_does_stands_in_three_files_at_most() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let (mut spread, mut all) = (Vec::new(), 0);
+    for wing in ["engine", "cluster"] {
+        for entry in fs::read_dir(root.join("crates").join(wing)).unwrap() {
+            let directory = entry.unwrap().path().join("src");
+            if !directory.is_dir() {
+                continue;
+            }
+            let mut files = Vec::new();
+            sources(&directory, &mut files);
+            let (mut places, mut types) = (BTreeMap::new(), BTreeSet::new());
+            for file in files {
+                let code = fs::read_to_string(&file).unwrap();
+                let code = code.split("\n#[cfg(test)]\nmod ").next().unwrap();
+                types.extend(declared(code).into_iter().map(str::to_owned));
+                for name in code.lines().filter_map(implemented_in) {
+                    let files: &mut BTreeSet<PathBuf> = places.entry(name.to_owned()).or_default();
+                    files.insert(file.clone());
+                }
+            }
+            places.retain(|name, _| types.contains(name));
+            all += places.len();
+            spread.extend(places.into_iter().filter(|(_, files)| files.len() > 3));
+        }
+    }
+    assert!(all > 300, "{all} types were found");
+    assert!(spread.is_empty(), "types in many files: {spread:#?}");
 }

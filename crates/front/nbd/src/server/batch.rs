@@ -50,8 +50,8 @@ const ROOMY_BATCHES: u32 = 1024;
 /// cache begins at a page boundary, and so does the memory of a socket that takes the replies. With
 /// this place the data of a read lies 80 bytes or more after a page boundary, and what each part of
 /// a long send copies begins at a multiple of 64: a unix socket takes it in parts of 106,432 bytes,
-/// 64 less than a multiple of 4096. The bytes of writes begin at byte 36 of their buffer, which puts
-/// the first data at 64.
+/// 64 less than a multiple of 4096. The bytes of writes begin at byte 36 of their buffer, which
+/// puts the first data at 64.
 const REPLIES_AT: usize = 64;
 
 /// A request that the device has left, and the place of its data in the received bytes.

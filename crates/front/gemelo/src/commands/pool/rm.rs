@@ -8,7 +8,7 @@ use crate::values::pool_place_parser;
 use clap::{Args, ValueHint};
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::{format_counted, format_size};
-use gemelo_place::{MemberPlace, PlaceError, PoolPlace};
+use gemelo_place::{MemberPlace, MemberRemoval, PlaceError, PoolPlace};
 use gemelo_serve::{POOL_FILES, StatReport, VolumeReport};
 use gemelo_volume::{PoolRemoval, RemovalStep, VolumeError};
 use std::path::Path;
@@ -75,7 +75,7 @@ impl Arguments {
     ) -> crate::Result<Outcome> {
         let pool = &self.pool;
         let about = |error: PlaceError| Failure::from(error).context(pool.to_string());
-        let removal = member.plan_removal().map_err(about)?;
+        let removal = MemberRemoval::plan(member).map_err(about)?;
         let text = known + "  remove its objects, and its name in the domain\n";
         self.confirm(&text, context)?;
         removal.run().map_err(about)?;

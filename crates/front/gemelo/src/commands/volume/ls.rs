@@ -92,13 +92,13 @@ struct VolumeRow<'a> {
 
 /// The columns that a table has beside the usual ones.
 #[derive(Clone, Copy)]
-struct Columns {
+struct ListColumns {
     space: bool,
     limits: bool,
     holds: bool,
 }
 
-impl Columns {
+impl ListColumns {
     /// Limits and holds have columns where a volume has them.
     fn of(rows: &[VolumeRow<'_>], space: bool) -> Self {
         let limits = rows.iter().any(|row| row.limits != VolumeLimits::default());
@@ -118,7 +118,7 @@ impl Columns {
 }
 
 impl VolumeRow<'_> {
-    fn cells(&self, columns: Columns) -> Vec<String> {
+    fn cells(&self, columns: ListColumns) -> Vec<String> {
         let size_of = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_size);
         let mut cells = vec![
             self.name.to_owned(),
@@ -171,7 +171,7 @@ fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> V
 }
 
 fn table(rows: &[VolumeRow<'_>], with_space: bool) -> Table {
-    let (mut table, columns) = (Table::new(), Columns::of(rows, with_space));
+    let (mut table, columns) = (Table::new(), ListColumns::of(rows, with_space));
     table.row(columns.names());
     rows.iter().for_each(|row| table.row(row.cells(columns)));
     table
