@@ -56,7 +56,7 @@ impl FreeVeto for TestVeto {
         write()?;
         self.elsewhere.lock().unwrap().remove(&pbn);
         let simulation = self.simulation.lock().unwrap();
-        let [data, _] = simulation.as_ref().unwrap().after_worst_crash().images();
+        let [data, _] = simulation.as_ref().unwrap().durable().images();
         let at = pbn.number() as usize * BLOCK;
         self.restored.lock().unwrap().push((pbn, data[at..at + BLOCK].to_vec()));
         Ok(())
