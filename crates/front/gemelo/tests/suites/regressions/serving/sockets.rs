@@ -1,4 +1,4 @@
-//! Names of volumes that no socket can have, and the threads behind sockets.
+//! Names of volumes that no socket can have.
 
 use crate::common::gemelo;
 use crate::served::{TestPool, done, refused};
@@ -49,24 +49,4 @@ fn a_directory_that_no_socket_fits_into_is_refused() {
     let err = refused(&["serve", &pool.path(), "--vhost-user", &directory]);
     assert!(err.contains("too long for the paths of sockets"), "{err}");
     assert_eq!(gemelo(&["pool", "check", &pool.path()]).status, 0);
-}
-
-/// The kernel frees memory by writing to disks, and one of them may be a volume of this server.
-#[test]
-fn no_thread_of_a_server_waits_for_its_disks_where_it_needs_memory() {
-    /// Allocations start no input or output (`PF_MEMALLOC_NOIO`, include/linux/sched.h).
-    const NO_IO: u64 = 0x0008_0000;
-    if !gemelo_tools::is_root("a server of disks") {
-        return;
-    }
-    let pool = TestPool::new(&[]);
-    let served = pool.serve(&[]);
-    let tasks = format!("/proc/{}/task", served.process_id());
-    for task in std::fs::read_dir(tasks).unwrap() {
-        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
-        let (name, figures) = stat.rsplit_once(')').unwrap();
-        let flags: u64 = figures.split_whitespace().nth(6).unwrap().parse().unwrap();
-        assert_ne!(flags & NO_IO, 0, "{name}");
-    }
-    assert_eq!(served.stop().0, 0);
 }
