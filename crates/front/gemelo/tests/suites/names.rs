@@ -42,31 +42,40 @@ fn declared(code: &str) -> BTreeSet<&str> {
     code.lines().filter_map(declared_in).collect()
 }
 
+/// The sources of each crate of a wing, with their paths.
+fn crates_of(wing: &str) -> Vec<Vec<(PathBuf, String)>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let entries = fs::read_dir(root.join("crates").join(wing)).unwrap();
+    let directories = entries.map(|entry| entry.unwrap().path().join("src"));
+    let files_of = |directory: PathBuf| {
+        let mut files = Vec::new();
+        sources(&directory, &mut files);
+        let read = |file: PathBuf| {
+            let code = fs::read_to_string(&file).unwrap();
+            (file, code)
+        };
+        files.into_iter().map(read).collect()
+    };
+    directories.filter(|directory| directory.is_dir()).map(files_of).collect()
+}
+
 #[test]
 fn a_type_has_its_name_alone_in_its_crate() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let (mut twice, mut all) = (Vec::new(), 0);
-    for wing in WINGS {
-        for entry in fs::read_dir(root.join("crates").join(wing)).unwrap() {
-            let directory = entry.unwrap().path().join("src");
-            if !directory.is_dir() {
-                continue;
-            }
-            let mut files = Vec::new();
-            sources(&directory, &mut files);
-            let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-            for file in files {
-                let code = fs::read_to_string(&file).unwrap();
-                for name in declared(&code) {
-                    if wing == "front" && OF_EACH_COMMAND.contains(&name) {
-                        continue;
-                    }
-                    places.entry(name.to_owned()).or_default().push(file.clone());
+    for (wing, files) in
+        WINGS.iter().flat_map(|wing| crates_of(wing).into_iter().map(move |of| (*wing, of)))
+    {
+        let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        for (file, code) in files {
+            for name in declared(&code) {
+                if wing == "front" && OF_EACH_COMMAND.contains(&name) {
+                    continue;
                 }
+                places.entry(name.to_owned()).or_default().push(file.clone());
             }
-            all += places.len();
-            twice.extend(places.into_iter().filter(|(_, files)| files.len() > 1));
         }
+        all += places.len();
+        twice.extend(places.into_iter().filter(|(_, files)| files.len() > 1));
     }
     assert!(all > 1500, "{all} types were found");
     assert!(twice.is_empty(), "names with two meanings: {twice:#?}");
@@ -91,30 +100,20 @@ fn implemented_in(line: &str) -> Option<&str> {
 /// Whoever follows a call finds the methods of a type in a file or two.
 #[test]
 fn what_a_type_of_the_engine_does_stands_in_three_files_at_most() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let (mut spread, mut all) = (Vec::new(), 0);
-    for wing in ["engine", "cluster"] {
-        for entry in fs::read_dir(root.join("crates").join(wing)).unwrap() {
-            let directory = entry.unwrap().path().join("src");
-            if !directory.is_dir() {
-                continue;
+    for files in ["engine", "cluster"].into_iter().flat_map(crates_of) {
+        let mut places: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
+        let mut types = BTreeSet::new();
+        for (file, code) in files {
+            let code = code.split("\n#[cfg(test)]\nmod ").next().unwrap();
+            types.extend(declared(code).into_iter().map(str::to_owned));
+            for name in code.lines().filter_map(implemented_in) {
+                places.entry(name.to_owned()).or_default().insert(file.clone());
             }
-            let mut files = Vec::new();
-            sources(&directory, &mut files);
-            let (mut places, mut types) = (BTreeMap::new(), BTreeSet::new());
-            for file in files {
-                let code = fs::read_to_string(&file).unwrap();
-                let code = code.split("\n#[cfg(test)]\nmod ").next().unwrap();
-                types.extend(declared(code).into_iter().map(str::to_owned));
-                for name in code.lines().filter_map(implemented_in) {
-                    let files: &mut BTreeSet<PathBuf> = places.entry(name.to_owned()).or_default();
-                    files.insert(file.clone());
-                }
-            }
-            places.retain(|name, _| types.contains(name));
-            all += places.len();
-            spread.extend(places.into_iter().filter(|(_, files)| files.len() > 3));
         }
+        places.retain(|name, _| types.contains(name));
+        all += places.len();
+        spread.extend(places.into_iter().filter(|(_, files)| files.len() > 3));
     }
     assert!(all > 300, "{all} types were found");
     assert!(spread.is_empty(), "types in many files: {spread:#?}");
