@@ -7,11 +7,13 @@
 #   scripts/nightly-images.sh DIRECTORY
 #
 # An image that exists is kept. Needs root, mmdebstrap, 8 GB in DIRECTORY and about 10 minutes.
-# Variables: SUITE (bookworm), MIRROR (http://deb.debian.org).
+# Variables: SUITE (bookworm), MIRROR (the one that apt uses here), under which `debian` and
+# `debian-security` lie.
 set -euo pipefail
 
 suite=${SUITE:-bookworm}
-mirror=${MIRROR:-http://deb.debian.org}
+main=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' | head -n 1)
+mirror=${MIRROR:-${main%/debian*}}
 packages="ca-certificates openssh-server python3 perl man-db logrotate rsyslog nginx-light git gcc"
 packages="$packages mariadb-server php-cli linux-image-cloud-amd64 sqlite3 vim curl"
 

@@ -13,9 +13,7 @@ packages=(systemd-sysv udev dbus kmod iproute2 procps sudo linux-image-6.12-clou
     init-system-helpers libgcc-s1 e2fsprogs xfsprogs dosfstools lvm2 mdadm fdisk
     fio nbd-client libnbd-bin python3-libnbd postgresql targetcli-fb open-iscsi nvme-cli
     docker.io iptables libvirt-daemon-system libvirt-clients libvirt-daemon-driver-qemu
-    qemu-system-x86)
-sources=("deb http://deb.debian.org/debian $release main"
-    "deb http://deb.debian.org/debian-security $release-security main")
+    qemu-system-x86 selinux-policy-default policycoreutils)
 # Documents and translations are most files of Debian, and nobody reads them there.
 excluded=(--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/gemelo/*'
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/man/*')
@@ -88,8 +86,7 @@ if [ ! -e "$lab/root.ext4" ]; then
     chmod 755 "$work"
     trap 'rm -rf "$work"' EXIT
     mmdebstrap --quiet --variant=minbase --mode=root --include="$(IFS=,; echo "${packages[*]}")" \
-        --aptopt='APT::Install-Recommends "false"' "${excluded[@]}" "$release" "$work/tree" \
-        "${sources[@]}" >&2
+        --aptopt='APT::Install-Recommends "false"' "${excluded[@]}" "$release" "$work/tree" >&2
     prepare "$work/tree"
     cp "$work"/tree/boot/vmlinuz-* "$lab/vmlinuz"
     memory_disk "$work/tree" "$work/initrd" >"$lab/initrd"

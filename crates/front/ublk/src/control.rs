@@ -11,15 +11,20 @@ use crate::rights::{COMMAND_FILE, RightsRing};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_device::Geometry;
 use io_uring::opcode;
+use io_uring::squeue::Entry128;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 const PATH: &str = "/dev/ublk-control";
 
 /// Requests of a queue at a time.
 const DEPTH: u16 = 64;
+
+/// Time in which the kernel ends a command, unless it hangs. Stopping a disk waits for its requests.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The control device, opened.
 pub(crate) struct UblkDriver {
@@ -81,13 +86,28 @@ impl UblkDriver {
         mut argument: Argument<'_>,
         data: u64,
     ) -> Result<i32, Errno> {
-        let (address, length) = argument.place();
-        let code = command.code() & self.code_mask();
-        let entry = opcode::UringCmd80::new(COMMAND_FILE, code)
-            .cmd(ControlCommand { device, address, length, data }.encode())
-            .build();
+        let entry = self.entry(command, device, argument.place(), data);
         // SAFETY: the argument is borrowed until this function returns.
         unsafe { self.ring.run(entry) }
+    }
+
+    /// Runs a command that has to end soon, and names no memory. The driver of Linux 6.12 can hang
+    /// for good where a server has ended under load, and then only this device is lost.
+    fn order(&self, command: Command, device: u32, data: u64) -> Result<(), Errno> {
+        let entry = self.entry(command, device, Argument::None.place(), data);
+        self.ring.run_bounded(device, entry, COMMAND_PATIENCE).map(|_| ())
+    }
+
+    fn entry(
+        &self,
+        command: Command,
+        device: u32,
+        (address, length): (u64, u16),
+        data: u64,
+    ) -> Entry128 {
+        opcode::UringCmd80::new(COMMAND_FILE, command.code() & self.code_mask())
+            .cmd(ControlCommand { device, address, length, data }.encode())
+            .build()
     }
 
     fn ask(
@@ -161,8 +181,8 @@ impl Driver for UblkDriver {
     }
 
     fn begin_recovery(&self, info: &DeviceInfo) -> Result<(), Errno> {
-        match self.run(Command::BeginRecovery, info.number, Argument::None, 0) {
-            Ok(_) => Ok(()),
+        match self.order(Command::BeginRecovery, info.number, 0) {
+            Ok(()) => Ok(()),
             // A server has begun this and died before its end. The device is as if it began now.
             Err(Errno::INVAL) if info.state == State::Quiesced => Ok(()),
             Err(error) => Err(error),
@@ -170,7 +190,8 @@ impl Driver for UblkDriver {
     }
 
     fn end_recovery(&self, number: u32) -> Result<(), UblkError> {
-        self.ask(Command::EndRecovery, number, Argument::None, own_process())
+        self.order(Command::EndRecovery, number, own_process())
+            .map_err(|error| refused(Command::EndRecovery, number, error))
     }
 
     fn resize(&self, number: u32, size_bytes: u64) -> Result<bool, UblkError> {
@@ -187,13 +208,15 @@ impl Driver for UblkDriver {
     }
 
     fn stop(&self, number: u32) -> Result<(), UblkError> {
-        self.ask(Command::Stop, number, Argument::None, 0)
+        self.order(Command::Stop, number, 0).map_err(|error| refused(Command::Stop, number, error))
     }
 
     fn remove(&self, number: u32) -> Result<(), UblkError> {
-        match self.run(Command::RemoveLater, number, Argument::None, 0) {
-            Ok(_) => Ok(()),
-            Err(Errno::OPNOTSUPP) => self.ask(Command::Remove, number, Argument::None, 0),
+        match self.order(Command::RemoveLater, number, 0) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP) => self
+                .order(Command::Remove, number, 0)
+                .map_err(|error| refused(Command::Remove, number, error)),
             Err(error) => Err(refused(Command::RemoveLater, number, error)),
         }
     }
@@ -214,7 +237,11 @@ impl Driver for UblkDriver {
 }
 
 pub(crate) fn refused(command: Command, number: u32, error: Errno) -> UblkError {
-    UblkError::Refused { command, device: disk_path(number), source: error.into() }
+    let device = disk_path(number);
+    match error {
+        Errno::TIMEDOUT => UblkError::Hangs { command, device },
+        error => UblkError::Refused { command, device, source: error.into() },
+    }
 }
 
 fn own_process() -> u64 {

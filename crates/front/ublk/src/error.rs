@@ -32,6 +32,11 @@ pub(crate) enum UblkError {
     Open { path: String, source: io::Error },
     #[error("cannot {} {device}", command.name())]
     Refused { command: Command, device: String, source: io::Error },
+    #[error(
+        "the kernel does not end its command to {} {device}: its driver hangs, and only a boot of \
+         the host ends that", command.name()
+    )]
+    Hangs { command: Command, device: String },
     #[error("cannot serve a device")]
     Serve(#[source] io::Error),
     #[error("the process that watches for a dead server cannot be reached")]
@@ -70,9 +75,11 @@ impl Classified for UblkError {
                 FailureKind::InUse
             }
             Self::Lost { .. } | Self::NotMadeAgain { .. } | Self::Guard(_) => FailureKind::Failed,
-            Self::Open { .. } | Self::Refused { .. } | Self::Serve(_) | Self::State { .. } => {
-                FailureKind::Failed
-            }
+            Self::Open { .. }
+            | Self::Refused { .. }
+            | Self::Hangs { .. }
+            | Self::Serve(_)
+            | Self::State { .. } => FailureKind::Failed,
             _ => FailureKind::BadInput,
         }
     }
