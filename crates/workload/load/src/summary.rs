@@ -1,13 +1,14 @@
 //! Makes a result from the measurements of all processes.
 
 use crate::contents::Contents;
+use crate::drive::Cause;
 use crate::history::{History, UncertainWrite};
 use crate::job::{Job, Pace};
 use crate::measure::{
     Accumulator, IntervalPart, LatencyHistogram, MAX_INTERVALS, Side, Timeline, Usage,
 };
 use crate::populate::Unfinished;
-use crate::process::{Cause, ProcessOutcome};
+use crate::process::ProcessOutcome;
 use crate::result::{
     Ended, Interval, IntervalStats, Measured, OperationFailure, OperationStats, Populated,
     ProcessResult, RunResult, Timing,
