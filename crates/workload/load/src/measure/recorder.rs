@@ -140,9 +140,7 @@ impl Recorder {
         if self.stretch.phase == Phase::Measured {
             self.measured.add(&self.current);
         }
-        if self.keeps_intervals
-            && self.intervals.len() < MAX_PARTS
-            && self.current.operations() > 0
+        if self.keeps_intervals && self.intervals.len() < MAX_PARTS && self.current.operations() > 0
         {
             self.intervals.push(IntervalPart {
                 start_ns: self.stretch.start_ns,

@@ -12,7 +12,7 @@ pub(crate) use outcome::ProcessOutcome;
 
 use crate::check::Checker;
 use crate::contents::Contents;
-use crate::drive::{Completed, Driven, DriveTime, Flight, LATE_NS, OperationSource};
+use crate::drive::{Completed, DriveTime, Driven, Flight, LATE_NS, OperationSource};
 use crate::history::Expected;
 use crate::job::{Job, JobSpec, Pace};
 use crate::log::LogSender;
