@@ -272,9 +272,12 @@ mod tests {
         let mut journal = Journal::open(place.path()).unwrap();
         journal.directory(&work).unwrap();
         drop(journal);
-        std::fs::remove_dir(&work).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        std::fs::create_dir(&work).unwrap();
+        let before = FileIdentity::at(&work).unwrap();
+        gemelo_tools::wait_until("the new directory is another one", || {
+            std::fs::remove_dir(&work).unwrap();
+            std::fs::create_dir(&work).unwrap();
+            !before.is_at(&work)
+        });
         std::fs::write(work.join("thesis"), "precious").unwrap();
         let mut journal = Journal::open(place.path()).unwrap();
         assert!(journal.undo_all().unwrap().is_empty());

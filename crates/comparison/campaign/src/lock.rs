@@ -66,8 +66,13 @@ mod tests {
     fn a_lock_that_is_held_for_a_moment_is_waited_for() {
         let place = tempfile::tempdir().unwrap();
         let lock = Lock::take(place.path()).unwrap();
+        let path = place.path().canonicalize().unwrap().join(LOCK_FILE);
         let dropped = std::thread::spawn(move || {
-            std::thread::sleep(3 * PAUSE);
+            gemelo_tools::wait_until("another one has opened the lock", || {
+                let opened = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+                let targets = opened.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+                targets.filter(|target| *target == path).count() == 2
+            });
             drop(lock);
         });
         Lock::take_within(place.path(), Duration::from_secs(60)).unwrap();

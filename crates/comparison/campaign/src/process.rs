@@ -341,9 +341,7 @@ mod tests {
         let mut command = shell("sleep 1000");
         prepare(&mut command, &mark);
         let mut child = start(command.stdout(Stdio::null())).unwrap();
-        while marked(&mark).is_empty() {
-            std::thread::sleep(END_PAUSE);
-        }
+        gemelo_tools::wait_until("the program is there", || !marked(&mark).is_empty());
         end_steps(&mark, &marked(&mark)).unwrap();
         assert!(child.try_wait().unwrap().is_none(), "a known process is left alone");
         end_steps(&mark, &[]).unwrap();
@@ -386,9 +384,7 @@ mod tests {
         let mut command = shell("sleep 1000");
         prepare(&mut command, &mark);
         let mut child = start(command.stdout(Stdio::null())).unwrap();
-        while marked(&mark).is_empty() {
-            std::thread::sleep(END_PAUSE);
-        }
+        gemelo_tools::wait_until("the program is there", || !marked(&mark).is_empty());
         marked(&mark).iter().for_each(|process| process.end().unwrap());
         assert_eq!(marked(&mark), []);
         let _ = child.wait();

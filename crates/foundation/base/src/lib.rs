@@ -1,5 +1,5 @@
 //! Types that all gemelo crates share: sizes and durations as users write them, clocks, random
-//! numbers, sets of numbers, the monitor to which libraries report progress, the stop flag, locks,
+//! numbers, sets of numbers, time series, the monitor to which libraries report progress, the stop flag, locks,
 //! threads that tell of their panics, work in the background, and the kinds of failures.
 //!
 //! This crate does no input or output apart from reading time and random bytes, asking for the
@@ -28,6 +28,7 @@ mod permutation;
 pub mod process;
 pub mod random;
 pub mod scheduling;
+pub mod series;
 mod short_read;
 mod sparse_bits;
 mod start;

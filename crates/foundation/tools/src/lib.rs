@@ -1,4 +1,4 @@
-//! The programs and rights that tests need, for development only.
+//! The programs and rights that tests need, and their waits, for development only.
 //!
 //! A test without what it needs says so and passes. With `GEMELO_REQUIRE_TOOLS` set, as where all
 //! is there, it fails instead. All such tests go through [`missing`], so none is skipped in
@@ -13,6 +13,27 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::Duration;
+
+/// Interval between two looks of [`wait_until`].
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// Looks of [`wait_until`]: those of a minute, as a machine under load is slow.
+const LOOKS: usize = 12_000;
+
+/// Waits until something is so.
+///
+/// # Panics
+/// Panics if it is not so within a minute.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waited = (0..LOOKS).any(|_| {
+        let now = is_so();
+        if !now {
+            gemelo_base::pause(LOOK_INTERVAL);
+        }
+        now
+    });
+    assert!(waited, "not within a minute: {what}");
+}
 
 /// Says that something is missing; fails where everything has to be there.
 ///

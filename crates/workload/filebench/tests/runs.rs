@@ -299,13 +299,18 @@ fn everything_stays_below_the_directory_asked_for() {
 fn a_raised_flag_ends_a_run_at_once_with_what_was_measured() {
     let directory = tempfile::tempdir().unwrap();
     let stop = StopFlag::new();
-    let raised = stop.clone();
+    let (raised, root) = (stop.clone(), directory.path().to_owned());
     std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(700));
+        // The file has 4 KiB at first, so several operations have ended.
+        gemelo_tools::wait_until("the file has grown", || {
+            let mut files = Vec::new();
+            common::collect(&root, &mut files);
+            files.iter().any(|(_, bytes)| *bytes >= 8 << 10)
+        });
         raised.raise();
     });
     let text = format!(
-        "{FILE}\ndefine process name=p {{ thread name=t {{ flowop statfile name=s,filename=file,iters=100\nflowop delay name=d,value=0.01 }}\n\
+        "{FILE}\ndefine process name=p {{ thread name=t {{ flowop appendfile name=a,filename=file,iosize=1k\nflowop delay name=d,value=0.01 }}\n\
          thread name=u {{ flowop block name=b }} }}\nrun 60"
     );
     let begin = Instant::now();

@@ -14,6 +14,7 @@
 mod barrier;
 mod check;
 mod contents;
+mod drive;
 mod environment;
 mod generate;
 mod history;
@@ -35,6 +36,9 @@ mod written;
 
 pub use barrier::{StartBarrier, Starter};
 pub use contents::Contents;
+pub use drive::{
+    Cause, Completed, DriveContext, DriveTime, Driven, Flight, LATE_NS, OperationSource, drive,
+};
 pub use environment::Environment;
 pub use generate::{GenerateError, Generated, Output, generate};
 pub use history::{History, OpenEnd, OtherLayout, Segment, UncertainWrite};

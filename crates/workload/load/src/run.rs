@@ -4,14 +4,15 @@
 use crate::barrier::StartBarrier;
 use crate::check::Checker;
 use crate::contents::Contents;
+use crate::drive::{Cause, DriveContext, drive};
 use crate::environment::Environment;
 use crate::history::{History, OtherLayout, Segment, UncertainWrite};
 use crate::job::{Job, Pace};
 use crate::log::{LogSender, LogWriter};
 use crate::measure::{Accumulator, Recorder, Timeline, Usage, forget_peak_memory};
-use crate::operations::Operations;
+use crate::operations::Kind;
 use crate::populate::populate;
-use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State};
+use crate::process::{Online, Process, ProcessOutcome, ProcessParts};
 use crate::result::{OperationFailure, RunResult};
 use crate::summary::{self, RunOutcomes};
 use crate::verify::check_all;
@@ -120,9 +121,7 @@ impl Run<'_> {
     fn all_processes(&self, log: Option<&mut (dyn Write + Send)>) -> RunOutcomes {
         let spec = self.job.spec();
         let (halt, progress) = (StopFlag::new(), TotalProgress::default());
-        let common = Common {
-            job: self.job,
-            contents: self.contents,
+        let context = DriveContext {
             clock: self.environment.clock,
             stop: self.environment.stop,
             halt: &halt,
@@ -131,14 +130,14 @@ impl Run<'_> {
         let (start, starter) = StartBarrier::new();
         let writer = log.is_some().then(LogWriter::new);
         let (reports, received) = unbounded();
-        let (common, start) = (&common, &start);
+        let start = &start;
         std::thread::scope(|scope| {
             let mut spawned = Ok(());
             for number in 0..spec.processes {
                 let sender = writer.as_ref().map(|writer| writer.sender(number));
                 let reports: Sender<Report<'_>> = reports.clone();
                 let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
-                    let report = self.one_process(common, start, number, sender);
+                    let report = self.one_process(context, start, number, sender);
                     // The receiver lives until every process has reported, so sending cannot fail.
                     let _ = reports.send(report);
                 });
@@ -218,7 +217,7 @@ impl Run<'_> {
 
     fn one_process<'a>(
         &'a self,
-        common: &'a Common<'a>,
+        context: DriveContext<'_>,
         start: &StartBarrier,
         number: u32,
         log: Option<LogSender>,
@@ -236,13 +235,13 @@ impl Run<'_> {
         let online = self.online(number);
         let ready = opened.and_then(|queue| online.map(|online| (queue, online)));
         if ready.is_err() {
-            common.halt.raise();
+            context.halt.raise();
         }
         let origin_ns = start.together();
         match ready {
             Err(failure) => Report::of_failure(failure, number),
             Ok((queue, online)) => {
-                self.process(common, number, queue, online, log).run_and_report(origin_ns)
+                self.process(number, online, log).run_and_report(context, queue, origin_ns)
             }
         }
     }
@@ -261,52 +260,52 @@ impl Run<'_> {
 
     fn process<'a>(
         &'a self,
-        common: &'a Common<'a>,
         number: u32,
-        queue: Box<dyn Queue>,
         online: Option<Online<'a>>,
         log: Option<LogSender>,
     ) -> Process<'a> {
         let spec = self.job.spec();
         let is_open_loop = spec.pace != Pace::Peak;
-        // The last segment of the history is this run, which has no writes yet.
-        let first_sequence = self.history.next_sequence(number);
-        Process {
-            common,
+        Process::new(ProcessParts {
+            job: self.job,
+            contents: self.contents,
             number,
-            queue,
-            operations: Operations::new(self.job, number),
             recorder: Recorder::new(Timeline::new(spec), is_open_loop, spec.interval_ns > 0),
             online,
             log,
-            first_sequence,
-            state: State::new(self.job),
-        }
+            // The last segment of the history is this run, which has no writes yet.
+            first_sequence: self.history.next_sequence(number),
+        })
     }
 }
 
 impl<'a> Process<'a> {
-    fn run_and_report(mut self, origin_ns: u64) -> Report<'a> {
+    fn run_and_report(
+        mut self,
+        context: DriveContext<'_>,
+        queue: Box<dyn Queue>,
+        origin_ns: u64,
+    ) -> Report<'a> {
         let used_before = Usage::of_this_thread();
-        let cause = self.run(origin_ns);
+        let limit_ns = self.parts.job.spec().time_ns;
+        let driven = drive(context, queue, (origin_ns, limit_ns), &mut self);
         let used = Usage::of_this_thread().since(used_before);
-        let (ended_ns, missed) = (self.ended_ns(), self.missed());
-        let (measured, intervals) = self.recorder.finish();
-        let state = self.state.finish();
+        let missed = self.missed(&driven);
+        let (measured, intervals) = self.parts.recorder.finish();
         let outcome = ProcessOutcome {
-            number: self.number,
-            cause,
-            ended_ns,
+            number: self.parts.number,
+            cause: driven.cause,
+            ended_ns: driven.ended_ns,
             measured,
             intervals,
-            reads: state.reads,
-            writes: state.writes,
+            reads: self.counts.of(Kind::Read),
+            writes: self.counts.of(Kind::Write),
             missed,
             used,
-            failure: state.failure,
+            failure: self.faults.failure,
         };
-        let checker = self.online.map(|online| online.checker);
-        Report { outcome, uncertain: state.uncertain, checker }
+        let checker = self.parts.online.map(|online| online.checker);
+        Report { outcome, uncertain: self.faults.uncertain, checker }
     }
 }
 

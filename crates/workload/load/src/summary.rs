@@ -1,21 +1,20 @@
 //! Makes a result from the measurements of all processes.
 
 use crate::contents::Contents;
+use crate::drive::Cause;
 use crate::history::{History, UncertainWrite};
 use crate::job::{Job, Pace};
-use crate::measure::{
-    Accumulator, IntervalPart, LatencyHistogram, MAX_INTERVALS, Side, Timeline, Usage,
-};
+use crate::measure::{Accumulator, IntervalPart, LatencyHistogram, Side, Timeline, Usage};
 use crate::populate::Unfinished;
-use crate::process::{Cause, ProcessOutcome};
+use crate::process::ProcessOutcome;
 use crate::result::{
     Ended, Interval, IntervalStats, Measured, OperationFailure, OperationStats, Populated,
     ProcessResult, RunResult, Timing,
 };
 use crate::verify::Findings;
 use crate::{stored, written};
+use gemelo_base::series::{MAX_PARTS, TimeSeries};
 use gemelo_target::{PoolStats, Target};
-use std::collections::BTreeMap;
 
 /// The collected outcomes of a run.
 #[derive(Default)]
@@ -117,17 +116,7 @@ fn parts(job: &Job, processes: &[ProcessOutcome]) -> Vec<IntervalPart> {
     if job.spec().part.is_none() {
         return Vec::new();
     }
-    let mut parts: BTreeMap<u64, IntervalPart> = BTreeMap::new();
-    for part in processes.iter().flat_map(|process| &process.intervals) {
-        let sum = parts.entry(part.start_ns).or_insert_with(|| IntervalPart {
-            start_ns: part.start_ns,
-            reads: LatencyHistogram::default(),
-            writes: LatencyHistogram::default(),
-        });
-        sum.reads.merge(&part.reads);
-        sum.writes.merge(&part.writes);
-    }
-    parts.into_values().collect()
+    TimeSeries::together(processes.iter().flat_map(|process| &process.intervals)).into_parts()
 }
 
 /// The context in which all figures of a run are computed.
@@ -203,24 +192,21 @@ impl Stats<'_> {
         if self.job.spec().interval_ns == 0 {
             return Vec::new();
         }
-        let mut parts: BTreeMap<u64, Vec<&IntervalPart>> = BTreeMap::new();
-        for part in all {
-            parts.entry(part.start_ns).or_default().push(part);
-        }
+        let parts = TimeSeries::together(all);
         let timeline = Timeline::new(self.job.spec());
         let mut intervals = Vec::new();
         let mut start_ns = 0;
-        while start_ns <= self.elapsed_ns && intervals.len() < MAX_INTERVALS {
+        while start_ns <= self.elapsed_ns && intervals.len() < MAX_PARTS {
             let stretch = timeline.at(start_ns);
             let length_ns = stretch.end_ns.min(self.elapsed_ns).saturating_sub(start_ns);
-            let parts = parts.get(&start_ns).map_or(&[][..], Vec::as_slice);
-            if length_ns > 0 || !parts.is_empty() {
+            let part = parts.get(start_ns);
+            if length_ns > 0 || part.is_some() {
                 intervals.push(Interval {
                     start_ns,
                     length_ns,
                     phase: stretch.phase,
-                    reads: self.interval(parts.iter().map(|part| &part.reads), length_ns),
-                    writes: self.interval(parts.iter().map(|part| &part.writes), length_ns),
+                    reads: part.and_then(|part| self.interval(&part.reads, length_ns)),
+                    writes: part.and_then(|part| self.interval(&part.writes, length_ns)),
                 });
             }
             start_ns = stretch.end_ns;
@@ -228,13 +214,7 @@ impl Stats<'_> {
         intervals
     }
 
-    fn interval<'a>(
-        &self,
-        parts: impl Iterator<Item = &'a LatencyHistogram>,
-        length_ns: u64,
-    ) -> Option<IntervalStats> {
-        let mut all = LatencyHistogram::default();
-        parts.for_each(|part| all.merge(part));
+    fn interval(&self, all: &LatencyHistogram, length_ns: u64) -> Option<IntervalStats> {
         let operations = all.count();
         let max_ns = all.counts.last()?[0];
         Some(IntervalStats {
@@ -295,8 +275,8 @@ pub(crate) fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
     if let Some(error) = &result.log_failure {
         warnings.push(format!("the log of operations could not be written: {error}"));
     }
-    if result.intervals.len() >= MAX_INTERVALS {
-        warnings.push(format!("only the first {MAX_INTERVALS} intervals were kept"));
+    if result.intervals.len() >= MAX_PARTS {
+        warnings.push(format!("only the first {MAX_PARTS} intervals were kept"));
     }
     if result.ended.is_complete() && result.measured_ns == 0 {
         warnings.push(

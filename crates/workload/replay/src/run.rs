@@ -10,11 +10,11 @@ use crate::plan::ReplayPlan;
 use crate::populate::{Holds, populate};
 use crate::result::{Lateness, ReplayResult, ReplayStats, ReplayVerification};
 use crate::shared::Shared;
-use crate::worker::{LATE_NS, Worker, WorkerOutcome};
+use crate::worker::{Worker, WorkerOutcome};
 use crossbeam_channel::{bounded, unbounded};
 use gemelo_base::live::TotalProgress;
 use gemelo_base::{StopFlag, Unit};
-use gemelo_load::{Environment, PredictedBlocks, StartBarrier, Stored};
+use gemelo_load::{Environment, LATE_NS, PredictedBlocks, StartBarrier, Stored};
 use gemelo_target::{PoolStats, QueueOptions, Target};
 use gemelo_trace::RecordSource;
 
@@ -101,7 +101,7 @@ fn carry_out(
                 let opened = target.open(0, &shared.queue);
                 start.together();
                 let outcome = match opened {
-                    Ok(queue) => Worker::new(shared, queue).run(&batches, &emptied),
+                    Ok(queue) => Worker::run(shared, queue, (&batches, &emptied)),
                     Err(error) => {
                         shared.halt.raise();
                         WorkerOutcome::of_failure(error.to_string())

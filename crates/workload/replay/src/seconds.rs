@@ -1,43 +1,41 @@
 //! The reads and writes of each second of a replay.
 
 use crate::result::{ReplaySecond, SecondStats};
-
-/// Length of a second on the clock.
-const SECOND_NS: u64 = 1_000_000_000;
-/// Seconds that are kept: one day. Operations after it count in the totals alone.
-const MAX_SECONDS: usize = 86_400;
+use gemelo_base::series::{MAX_PARTS, SECOND_NS, TimePart, TimeSeries};
 
 /// The seconds of a process, of all processes, or of all hosts.
 #[derive(Debug, Default)]
-pub(crate) struct Seconds(Vec<ReplaySecond>);
+pub(crate) struct Seconds(TimeSeries<ReplaySecond>);
+
+impl TimePart for ReplaySecond {
+    fn position(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// The length of the last second of a run is set when all runs have been added.
+    fn add(&mut self, other: &Self) {
+        self.reads.add(other.reads);
+        self.writes.add(other.writes);
+    }
+}
 
 impl Seconds {
     /// Returns the second in which an operation completed, by the time since the start; `None`
     /// after the last one that is kept.
     #[inline]
     pub(crate) fn at(&mut self, since_start_ns: u64) -> Option<&mut ReplaySecond> {
-        let number = usize::try_from(since_start_ns / SECOND_NS).unwrap_or(usize::MAX);
-        if number >= MAX_SECONDS {
-            return None;
-        }
-        while self.0.len() <= number {
-            let start_ns = self.0.len() as u64 * SECOND_NS;
-            self.0.push(ReplaySecond { start_ns, length_ns: SECOND_NS, ..ReplaySecond::default() });
-        }
-        self.0.get_mut(number)
+        let start_ns = since_start_ns / SECOND_NS * SECOND_NS;
+        let new = || ReplaySecond { start_ns, length_ns: SECOND_NS, ..ReplaySecond::default() };
+        (start_ns < MAX_PARTS as u64 * SECOND_NS).then(|| self.0.at(start_ns, new))
     }
 
     /// Adds what others did in the same seconds. Both count from the same moment.
     pub(crate) fn add(&mut self, others: &[ReplaySecond]) {
-        for other in others {
-            let Some(second) = self.at(other.start_ns) else { return };
-            second.reads.add(other.reads);
-            second.writes.add(other.writes);
-        }
+        self.0.extend(others);
     }
 
     pub(crate) fn all(&self) -> &[ReplaySecond] {
-        &self.0
+        self.0.as_slice()
     }
 
     /// Returns all seconds of a replay that took this time. The last one ends with the replay.
@@ -45,10 +43,18 @@ impl Seconds {
         if duration_ns > 0 {
             self.at(duration_ns - 1);
         }
-        if let Some(last) = self.0.last_mut() {
+        let numbers = self.all().last().map_or(0, |last| last.start_ns / SECOND_NS + 1);
+        for number in 0..numbers {
+            if let Some(second) = self.at(number * SECOND_NS) {
+                // The last second of another host can be shorter.
+                second.length_ns = SECOND_NS;
+            }
+        }
+        let mut all = self.0.into_parts();
+        if let Some(last) = all.last_mut() {
             last.length_ns = duration_ns.saturating_sub(last.start_ns).min(SECOND_NS);
         }
-        self.0
+        all
     }
 }
 
@@ -89,5 +95,22 @@ mod tests {
         assert_eq!((all[1].length_ns, all[2].length_ns), (SECOND_NS, SECOND_NS / 2));
         assert_eq!((all[0].writes.operations, all[0].writes.response_sum_ns), (4, 40));
         assert_eq!(Seconds::default().finish(0), []);
+    }
+
+    #[test]
+    fn the_last_second_of_the_first_host_to_end_is_a_whole_one() {
+        let of_host = |duration_ns| {
+            let mut seconds = Seconds::default();
+            if let Some(second) = seconds.at(0) {
+                second.reads.record(1, 10);
+            }
+            seconds.finish(duration_ns)
+        };
+        let mut both = Seconds::default();
+        both.add(&of_host(SECOND_NS / 4));
+        both.add(&of_host(SECOND_NS * 2));
+        let all = both.finish(SECOND_NS * 2);
+        let lengths: Vec<u64> = all.iter().map(|second| second.length_ns).collect();
+        assert_eq!((lengths, all[0].reads.operations), (vec![SECOND_NS; 2], 2));
     }
 }

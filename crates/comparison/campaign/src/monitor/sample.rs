@@ -169,13 +169,11 @@ mod tests {
         let mut child =
             std::process::Command::new("sh").args(["-c", "sleep 60; true"]).spawn().unwrap();
         let watched = Parts { pids: vec![child.id()], kernel: None };
-        let sample = loop {
-            let sample = Sample::take(0, &watched);
-            if sample.process_ticks.len() == 2 {
-                break sample;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        };
+        let mut sample = Sample::take(0, &watched);
+        gemelo_tools::wait_until("the child has a child", || {
+            sample = Sample::take(0, &watched);
+            sample.process_ticks.len() == 2
+        });
         assert!(sample.process_memory_bytes > 0);
         for pid in sample.process_ticks.keys() {
             let pid = rustix::process::Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();

@@ -1,14 +1,9 @@
 //! The operations of each second of a run. The thread that waits for the run reads the counters at
 //! the ends of the seconds, so the threads of the run do nothing more.
 
+use gemelo_base::series::{MAX_PARTS, SECOND_NS, TimePart, TimeSeries};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-
-/// Length of a second on the clock.
-pub(super) const SECOND_NS: u64 = 1_000_000_000;
-/// Seconds that are kept: one day. Operations after it count in the statistics alone.
-const MAX_SECONDS: usize = 86_400;
 
 /// The operations on files of one second of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -52,7 +47,7 @@ impl Seconds {
     /// Ends the present second.
     pub(super) fn end(&mut self, now_ns: u64, so_far: SoFar) {
         let length_ns = now_ns.saturating_sub(self.began_ns);
-        if length_ns > 0 && self.all.len() < MAX_SECONDS {
+        if length_ns > 0 && self.all.len() < MAX_PARTS {
             self.all.push(RunSecond {
                 start_ns: self.began_ns,
                 length_ns,
@@ -70,27 +65,25 @@ impl Seconds {
     }
 }
 
+impl TimePart for RunSecond {
+    /// A second that begins a little early or late is the same one.
+    fn position(&self) -> u64 {
+        (self.start_ns + SECOND_NS / 2) / SECOND_NS
+    }
+
+    fn add(&mut self, other: &Self) {
+        let end_ns = (self.start_ns + self.length_ns).max(other.start_ns + other.length_ns);
+        self.start_ns = self.start_ns.min(other.start_ns);
+        self.length_ns = end_ns - self.start_ns;
+        self.operations += other.operations;
+        self.data_bytes += other.data_bytes;
+        self.latency_sum_ns += other.latency_sum_ns;
+    }
+}
+
 /// Adds the seconds of runs that began at the same moment.
 pub(super) fn together<'a>(runs: impl Iterator<Item = &'a [RunSecond]>) -> Vec<RunSecond> {
-    let mut sums: BTreeMap<u64, RunSecond> = BTreeMap::new();
-    for second in runs.flatten() {
-        let number = (second.start_ns + SECOND_NS / 2) / SECOND_NS;
-        match sums.get_mut(&number) {
-            None => {
-                sums.insert(number, *second);
-            }
-            Some(sum) => {
-                let end_ns = second.start_ns + second.length_ns;
-                let end_ns = end_ns.max(sum.start_ns + sum.length_ns);
-                sum.start_ns = sum.start_ns.min(second.start_ns);
-                sum.length_ns = end_ns - sum.start_ns;
-                sum.operations += second.operations;
-                sum.data_bytes += second.data_bytes;
-                sum.latency_sum_ns += second.latency_sum_ns;
-            }
-        }
-    }
-    sums.into_values().collect()
+    TimeSeries::together(runs.flatten()).into_parts()
 }
 
 #[cfg(test)]

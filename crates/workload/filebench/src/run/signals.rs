@@ -177,7 +177,10 @@ mod tests {
                 }
                 passed.store(true, Ordering::SeqCst);
             });
-            std::thread::sleep(Duration::from_millis(50));
+            gemelo_tools::wait_until("the third post waits", || {
+                let marks = locked(&semaphore.marks);
+                marks.low == 2 && marks.waiting == 1
+            });
             assert!(!passed.load(Ordering::SeqCst));
             semaphore.take(2, &never);
         });

@@ -46,7 +46,7 @@ impl Ran {
     }
 }
 
-fn collect(directory: &Path, found: &mut Vec<(PathBuf, u64)>) {
+pub(crate) fn collect(directory: &Path, found: &mut Vec<(PathBuf, u64)>) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries {
         let path = entry.unwrap().path();

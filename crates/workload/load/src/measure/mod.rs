@@ -7,7 +7,7 @@ mod usage;
 
 pub use histogram::{Latencies, LatencyHistogram, LatencySummary};
 pub use recorder::IntervalPart;
-pub(crate) use recorder::{Accumulator, MAX_INTERVALS, Recorder, Side};
+pub(crate) use recorder::{Accumulator, Recorder, Side};
 pub use timeline::Phase;
 pub(crate) use timeline::Timeline;
 pub use usage::Usage;

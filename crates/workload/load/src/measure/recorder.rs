@@ -3,11 +3,9 @@
 
 use super::{Latencies, LatencyHistogram, Phase, Timeline, timeline::Stretch};
 use crate::operations::Kind;
+use gemelo_base::series::{MAX_PARTS, TimePart};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Intervals that a process keeps: one day of seconds. Later intervals count in the totals only.
-pub(crate) const MAX_INTERVALS: usize = 86_400;
 
 /// Latencies of the reads or of the writes.
 #[derive(Debug, Clone)]
@@ -94,6 +92,17 @@ pub struct IntervalPart {
     pub writes: LatencyHistogram,
 }
 
+impl TimePart for IntervalPart {
+    fn position(&self) -> u64 {
+        self.start_ns
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.reads.merge(&other.reads);
+        self.writes.merge(&other.writes);
+    }
+}
+
 /// Records the measurements of one process.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -131,9 +140,7 @@ impl Recorder {
         if self.stretch.phase == Phase::Measured {
             self.measured.add(&self.current);
         }
-        if self.keeps_intervals
-            && self.intervals.len() < MAX_INTERVALS
-            && self.current.operations() > 0
+        if self.keeps_intervals && self.intervals.len() < MAX_PARTS && self.current.operations() > 0
         {
             self.intervals.push(IntervalPart {
                 start_ns: self.stretch.start_ns,

@@ -1,72 +1,44 @@
-//! The operations of a process as numbers: started, left, completed, and since the last sync.
+//! The operations of a process as numbers: started, left, and since the last sync.
 
 use crate::operations::Kind;
-use gemelo_base::live::{Progress, Unreported};
 
 /// Counts of operations.
 #[derive(Debug)]
-pub(super) struct OperationCounts {
+pub(crate) struct OperationCounts {
     reads: u64,
     writes: u64,
     /// Operations that may still start.
     left: u64,
-    unreported: Unreported,
 }
 
 impl OperationCounts {
     /// Without a limit, the run ends for another reason.
     pub(super) fn new(max_operations: Option<u64>) -> Self {
-        Self {
-            reads: 0,
-            writes: 0,
-            left: max_operations.unwrap_or(u64::MAX),
-            unreported: Unreported::default(),
+        Self { reads: 0, writes: 0, left: max_operations.unwrap_or(u64::MAX) }
+    }
+
+    /// Counts the start of an operation.
+    #[inline]
+    pub(super) const fn start(&mut self, kind: Kind) {
+        match kind {
+            Kind::Read => self.reads += 1,
+            Kind::Write => self.writes += 1,
         }
-    }
-
-    /// Counts the start of an operation. Returns its number among those of its kind.
-    #[inline]
-    pub(super) const fn start(&mut self, kind: Kind) -> u64 {
-        let counter = match kind {
-            Kind::Read => &mut self.reads,
-            Kind::Write => &mut self.writes,
-        };
-        let number = *counter;
-        *counter += 1;
         self.left -= 1;
-        number
     }
 
-    /// Counts the completion of an operation.
+    /// Returns the number of operations of a kind that have started.
     #[inline]
-    pub(super) const fn complete(&mut self, latency_ns: u64) {
-        self.unreported.complete(latency_ns);
-    }
-
-    pub(super) const fn reads(&self) -> u64 {
-        self.reads
-    }
-
-    #[inline]
-    pub(super) const fn writes(&self) -> u64 {
-        self.writes
+    pub(crate) const fn of(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Read => self.reads,
+            Kind::Write => self.writes,
+        }
     }
 
     #[inline]
     pub(super) const fn left(&self) -> u64 {
         self.left
-    }
-
-    /// Returns the operations completed since the last report, if a report is due: after enough
-    /// operations, or after enough time.
-    #[inline]
-    pub(super) fn take_due(&mut self, now_ns: u64) -> Option<Progress> {
-        self.unreported.take_due(now_ns)
-    }
-
-    /// Returns the operations completed since the last report.
-    pub(super) fn take(&mut self) -> Progress {
-        self.unreported.take()
     }
 }
 

@@ -4,12 +4,11 @@ use crate::result::OperationFailure;
 
 /// The failures of a process.
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     /// Numbers of the writes whose outcome is unknown.
-    uncertain: Vec<u64>,
+    pub(crate) uncertain: Vec<u64>,
     /// The first failure of an operation.
-    failure: Option<OperationFailure>,
-    engine_failed: bool,
+    pub(crate) failure: Option<OperationFailure>,
 }
 
 impl Faults {
@@ -18,23 +17,8 @@ impl Faults {
         self.failure.get_or_insert_with(failure);
     }
 
-    /// Notes that the queue itself failed.
-    pub(super) fn add_of_engine(&mut self, failure: impl FnOnce() -> OperationFailure) {
-        self.engine_failed = true;
-        self.add(failure);
-    }
-
-    /// Notes writes whose outcome is unknown.
-    pub(super) fn add_uncertain(&mut self, writes: impl IntoIterator<Item = u64>) {
-        self.uncertain.extend(writes);
-    }
-
-    #[inline]
-    pub(super) const fn has_engine_failed(&self) -> bool {
-        self.engine_failed
-    }
-
-    pub(super) fn into_parts(self) -> (Vec<u64>, Option<OperationFailure>) {
-        (self.uncertain, self.failure)
+    /// Notes a write whose outcome is unknown.
+    pub(super) fn add_uncertain(&mut self, write: u64) {
+        self.uncertain.push(write);
     }
 }

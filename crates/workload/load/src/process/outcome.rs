@@ -1,6 +1,6 @@
 //! The outcome of one process.
 
-use super::Cause;
+use crate::drive::Cause;
 use crate::measure::{Accumulator, IntervalPart, Usage};
 use crate::result::OperationFailure;
 
