@@ -37,12 +37,15 @@ if [ "${jobs[0]}" = install ] || [ ! -e "$disks/root.qcow2" ]; then
     truncate --size 12G "$disks/data"
 fi
 
+# What a job wants the kernel to be told.
+options_of() { sed -n 's/^# kernel: //p' "tests/guest/jobs/$1"; }
+
 boot() {
     # shellcheck disable=SC2086
     exec qemu-system-x86_64 -machine q35,accel=tcg -cpu "$processor" -smp 2 -m 3072 \
         -nodefaults -display none -no-reboot -serial "file:$disks/console-$1" \
         -kernel "$lab/vmlinuz" -initrd "$lab/initrd" \
-        -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off gemelo.job=$1 gemelo.seconds=$random_seconds gemelo.seed=${SEED:-} ${KERNEL_MORE:-}" \
+        -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off gemelo.job=$1 gemelo.seconds=$random_seconds gemelo.seed=${SEED:-} $(options_of "$1") ${KERNEL_MORE:-}" \
         -drive "file=$disks/root.qcow2,if=none,id=root,cache=unsafe,discard=unmap" \
         -drive "file=$disks/data,if=none,id=data,format=raw,discard=unmap,cache=unsafe" \
         -drive "file=$disks/jobs.tar,if=none,id=jobs,format=raw,read-only=on" \
