@@ -47,7 +47,7 @@ UNIT
     local unit
     for unit in "${disabled[@]}"; do rm -f "$root"/etc/systemd/system/*.wants/"$unit"; done
     chroot "$root" systemctl --quiet mask serial-getty@ttyS0.service getty@tty1.service \
-        systemd-networkd-wait-online.service
+        systemd-networkd-wait-online.service selinux-autorelabel-mark.service
 }
 
 # A memory disk that mounts the root file system. That of Debian has all drivers, and takes longer.

@@ -143,8 +143,9 @@ fn labelled(
     };
     std::fs::write(attribute, label).map_err(failed)?;
     let made = make();
-    // Without a label, the policy decides about later sockets of this thread again.
-    std::fs::write(attribute, "").map_err(failed)?;
+    // An empty line: the policy decides about later sockets of this thread again. Nothing at all
+    // would be no write.
+    std::fs::write(attribute, "\n").map_err(failed)?;
     Ok(made?)
 }
 
@@ -190,9 +191,9 @@ mod tests {
             let flags = SocketFlags::CLOEXEC;
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         });
-        assert!(made.is_ok() && held().is_empty());
+        assert!(made.is_ok() && held() == "\n");
         assert!(labelled("a:label", &attribute, || Err(rustix::io::Errno::NFILE)).is_err());
-        assert_eq!(held(), "", "a failure leaves no label to later sockets");
+        assert_eq!(held(), "\n", "a failure leaves no label to later sockets");
         let refused = labelled("x", &directory.path().join("no/file"), || unreachable!());
         let said = refused.unwrap_err().to_string();
         assert!(said.starts_with("cannot make a socket with label 'x': "), "{said}");
