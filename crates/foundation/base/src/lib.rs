@@ -1,6 +1,7 @@
 //! Types that all gemelo crates share: sizes and durations as users write them, clocks, random
-//! numbers, sets of numbers, time series, the monitor to which libraries report progress, the stop flag, locks,
-//! threads that tell of their panics, work in the background, and the kinds of failures.
+//! numbers, sets of numbers, time series, the monitor to which libraries report progress, the stop
+//! flag, locks, threads that tell of their panics, work in the background, and the kinds of
+//! failures.
 //!
 //! This crate does no input or output apart from reading time and random bytes, asking for the
 //! identity of a file, and reads of files whose errors say what is missing. It contains nothing

@@ -61,15 +61,19 @@ impl TerminalMonitor {
     fn print(&self, line: &str) {
         let mut printed = false;
         self.with_bar(|bar| {
-            bar.suspend(|| {
-                let _ = writeln!(std::io::stderr(), "{line}");
-            });
+            bar.suspend(|| write_line(&mut std::io::stderr(), line));
             printed = true;
         });
         if !printed {
-            let _ = writeln!(std::io::stderr(), "{line}");
+            write_line(&mut std::io::stderr(), line);
         }
     }
+}
+
+/// Writes a line as a whole: standard output, or another process, may go to the same file.
+fn write_line(to: &mut dyn Write, line: &str) {
+    // A user who has closed standard error wants no lines.
+    let _ = to.write_all(format!("{line}\n").as_bytes());
 }
 
 fn style(unit: Unit, total_known: bool) -> ProgressStyle {
@@ -148,5 +152,33 @@ impl Monitor for TerminalMonitor {
         {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    /// Keeps what each call has written.
+    #[derive(Default)]
+    struct Writes(Vec<Vec<u8>>);
+
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_is_written_at_once_so_that_no_other_output_comes_in_between() {
+        let mut writes = Writes::default();
+        write_line(&mut writes, "gemelo: warning: a disk is full");
+        assert_eq!(writes.0, [b"gemelo: warning: a disk is full\n"]);
     }
 }

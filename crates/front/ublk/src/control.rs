@@ -23,7 +23,7 @@ const PATH: &str = "/dev/ublk-control";
 /// Requests of a queue at a time.
 const DEPTH: u16 = 64;
 
-/// Time in which the kernel ends a command, unless it hangs. Stopping a disk waits for its requests.
+/// Time in which the kernel ends a command, unless it hangs. The end of a disk waits for requests.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The control device, opened.
