@@ -92,7 +92,8 @@ impl UblkDriver {
     }
 
     /// Runs a command that has to end soon, and names no memory. The driver of Linux 6.12 can hang
-    /// for good where a server has ended under load, and then only this device is lost.
+    /// for good where a server has ended under load, and then only this device is lost. The start
+    /// of a disk is none of these: it reads the partition table from the volume.
     fn order(&self, command: Command, device: u32, data: u64) -> Result<(), Errno> {
         let entry = self.entry(command, device, Argument::None.place(), data);
         self.ring.run_bounded(device, entry, COMMAND_PATIENCE).map(|_| ())
@@ -199,8 +200,8 @@ impl Driver for UblkDriver {
             return Ok(false);
         }
         let sectors = size_bytes / SECTOR_BYTES;
-        match self.run(Command::UpdateSize, number, Argument::None, sectors) {
-            Ok(_) => Ok(true),
+        match self.order(Command::UpdateSize, number, sectors) {
+            Ok(()) => Ok(true),
             // The device is of a server that did not ask for it.
             Err(Errno::OPNOTSUPP) => Ok(false),
             Err(error) => Err(refused(Command::UpdateSize, number, error)),

@@ -21,6 +21,8 @@ const RING_ENTRIES: u32 = 4;
 /// The file of the commands among the files of the ring.
 pub(crate) const COMMAND_FILE: types::Fixed = types::Fixed(0);
 
+type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
+
 /// A ring that has the rights of the process that made it.
 pub(crate) struct RightsRing {
     state: Mutex<RingState>,
@@ -29,7 +31,7 @@ pub(crate) struct RightsRing {
 }
 
 struct RingState {
-    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    ring: Ring,
     /// Commands that were begun.
     begun: u64,
     /// Commands whose end nobody waited for, by their devices.
@@ -39,8 +41,7 @@ struct RingState {
 impl RightsRing {
     /// Makes a ring that takes nothing but commands of this code to this file.
     pub(crate) fn new(file: impl AsFd, code: u8) -> io::Result<Self> {
-        let ring: IoUring<squeue::Entry128, cqueue::Entry> =
-            IoUring::builder().setup_r_disabled().build(RING_ENTRIES)?;
+        let ring = Ring::builder().setup_r_disabled().build(RING_ENTRIES)?;
         let submitter = ring.submitter();
         submitter.register_files(&[file.as_fd().as_raw_fd()])?;
         let personality = submitter.register_personality()?;
