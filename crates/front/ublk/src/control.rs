@@ -228,8 +228,9 @@ impl Driver for UblkDriver {
         let code_mask = self.code_mask();
         let body = |number| {
             let (side, file) = (Arc::clone(side), Arc::clone(&file));
-            Box::new(move || match Queue::open(side, file, number, (depth, bytes), code_mask) {
-                Ok(queue) => queue.serve(),
+            let open = move || Queue::open(side, file, number, (depth, bytes), code_mask);
+            Box::new(move |ticket| match open() {
+                Ok(queue) => queue.serve(ticket),
                 Err(error) => Ended::Failed(error),
             }) as QueueBody
         };

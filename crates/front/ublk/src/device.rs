@@ -4,6 +4,7 @@ use crate::abi::{Command, DeviceInfo, SECTOR_BYTES, State};
 use crate::control;
 use crate::driver::{Driver, DriverKind, QueueBody};
 use crate::error::UblkError;
+use crate::gate::Ticket;
 use crate::guard::Guard;
 use crate::identity::{Record, Records, owner_data};
 use crate::kept::{self, Kept};
@@ -171,7 +172,7 @@ impl ServedDevice {
         Ok(device)
     }
 
-    /// Starts the queues of a device.
+    /// Starts the queues of a device. All of them can serve when this returns, or none.
     fn serve(
         host: &Host,
         export: Export,
@@ -202,23 +203,35 @@ impl ServedDevice {
                 return Err(error);
             }
         };
-        for body in bodies {
-            match device.start_queue(body) {
+        let (own, tickets) = Ticket::of(bodies.len());
+        for (body, ticket) in bodies.into_iter().zip(tickets) {
+            match device.start_queue(body, ticket) {
                 Ok(thread) => device.threads.push(thread),
                 Err(error) => {
+                    drop(own);
                     device.leave();
                     return Err(UblkError::Serve(error));
                 }
             }
         }
-        Ok(device)
+        if own.pass() {
+            return Ok(device);
+        }
+        let ends = Arc::clone(&device.ends);
+        device.leave();
+        let ends = std::mem::take(&mut *ends.lock().unwrap_or_else(PoisonError::into_inner));
+        let failed = ends.into_iter().find_map(|ended| match ended {
+            Ended::Failed(error) => Some(error),
+            _ => None,
+        });
+        Err(UblkError::Serve(failed.unwrap_or_else(|| io::Error::other("a queue has ended"))))
     }
 
     /// Starts the thread of a queue. The kernel takes commands of one queue from one thread only.
-    fn start_queue(&self, body: QueueBody) -> io::Result<JoinHandle<()>> {
+    fn start_queue(&self, body: QueueBody, ticket: Ticket) -> io::Result<JoinHandle<()>> {
         let ends = Arc::clone(&self.ends);
         let body = move || {
-            let ended = body();
+            let ended = body(ticket);
             ends.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
         };
         std::thread::Builder::new()
@@ -374,3 +387,7 @@ impl Drop for Added<'_> {
 fn is_alive(process: i32) -> bool {
     Path::new("/proc").join(process.to_string()).exists()
 }
+
+#[cfg(test)]
+#[path = "device_tests.rs"]
+mod tests;

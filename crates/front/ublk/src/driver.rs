@@ -4,6 +4,7 @@
 use crate::abi::DeviceInfo;
 use crate::control::UblkDriver;
 use crate::error::UblkError;
+use crate::gate::Ticket;
 use crate::kernel_nbd::{FamilySocket, NbdDriver};
 use crate::queue::{Ended, Side};
 use crate::rights::RightsRing;
@@ -104,8 +105,8 @@ impl BegunDriver {
     }
 }
 
-/// What the thread of a queue does.
-pub(crate) type QueueBody = Box<dyn FnOnce() -> Ended + Send>;
+/// What the thread of a queue does. It begins to serve when all queues can.
+pub(crate) type QueueBody = Box<dyn FnOnce(Ticket) -> Ended + Send>;
 
 /// A driver, opened.
 pub(crate) trait Driver: Send + Sync {

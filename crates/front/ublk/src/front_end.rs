@@ -24,9 +24,10 @@ const STOP_LOOKS: u32 = 10;
 /// Most devices of a server. Each takes threads and memory.
 const MAX_DEVICES: usize = 64;
 
-/// Files that a device has open beside the ring of each queue: its own, the notice of its end, and
-/// what it keeps.
+/// Files that a device has open: its own, the notice of its end, and what it keeps.
 const FILES_OF_DEVICE: usize = 3;
+/// Files that a queue has open: its two rings, and the notice of the second.
+const FILES_OF_QUEUE: usize = 3;
 
 /// Held while a device is added, so that two drivers do not both make one of an export.
 static ADDING: Mutex<()> = Mutex::new(());
@@ -420,7 +421,7 @@ impl Listening for UblkListening {
     }
 
     fn max_open_files(&self) -> u64 {
-        (MAX_DEVICES * (FILES_OF_DEVICE + queues())) as u64
+        (MAX_DEVICES * (FILES_OF_DEVICE + queues() * FILES_OF_QUEUE)) as u64
     }
 
     /// Requests come from the kernel, and not as a stream of bytes.

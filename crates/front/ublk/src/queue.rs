@@ -4,9 +4,13 @@
 //! the next wait, in one system call. The kernel copies the data of a write to the buffer of its
 //! tag before it tells of the request, and that of a read from there when it is answered, each time
 //! in the context of this thread. So nothing changes a buffer while the device works with it.
+//!
+//! The last tag has a ring of its own ([`LastTag`]), which ends before the queue does.
 
 use crate::abi::{COMMIT_AND_FETCH, Descriptor, FETCH, queue_command};
+use crate::gate::Ticket;
 use crate::kept::{Change, Kept, Log};
+use crate::last_tag::LastTag;
 use crate::request::{failed, operation, result};
 use crate::shared::Descriptors;
 use gemelo_device::{BlockDevice, Operation, Request, Waiting};
@@ -21,12 +25,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of the entry that waits for the end.
+/// The numbers of the entries that wait for the end, and for the ring of the last tag.
 const STOP: u64 = u64::MAX;
+const LAST: u64 = u64::MAX - 1;
 
-/// Time in which nothing more comes after the last answers, and most such waits.
-const LAST_WAIT: Duration = Duration::from_millis(20);
-const MAX_LAST_WAITS: usize = 50;
+/// Time without any request in which a driver that knows of the end gives its commands back.
+const LAST_WAIT: Duration = Duration::from_millis(200);
 
 /// Results by which the kernel ends a command of a queue.
 const REQUEST_CAME: i32 = 0;
@@ -57,21 +61,26 @@ pub(crate) struct Side {
 
 /// A queue, as its thread has it.
 pub(crate) struct Queue {
-    // Dropped first, because its entries name the rest.
+    // Dropped first, because their entries name the rest.
     ring: IoUring,
+    last: LastTag,
+    tags: Tags,
     side: Arc<Side>,
     file: Arc<File>,
     number: u16,
-    depth: u16,
+    /// Bits of the codes of commands that the kernel knows.
+    code_mask: u32,
+    /// Keeps what is not durable, unless every change is.
+    log: Option<Log>,
+}
+
+/// The tags of a queue.
+struct Tags {
     descriptors: Descriptors,
     /// The buffer of each tag, unless its request is being executed.
     buffers: Vec<Option<MmapMut>>,
-    /// Bits of the codes of commands that the kernel knows.
-    code_mask: u32,
-    /// Tags with a command that the kernel has.
+    /// Tags but the last one with a command that the kernel has.
     in_kernel: usize,
-    /// Keeps what is not durable, unless every change is.
-    log: Option<Log>,
 }
 
 /// A request that is being executed.
@@ -93,34 +102,28 @@ impl Queue {
         let descriptors = Descriptors::map(&file, number, depth)?;
         let buffer = |_| MmapMut::map_anon(max_request_bytes).map(Some);
         let buffers = (0..depth).map(buffer).collect::<io::Result<_>>()?;
+        let tags = Tags { descriptors, buffers, in_kernel: 0 };
         let log = side.kept.log(number)?;
-        let ring = make_ring(u32::from(depth) * 2)?;
-        Ok(Self {
-            ring,
-            side,
-            file,
-            number,
-            depth,
-            descriptors,
-            buffers,
-            code_mask,
-            in_kernel: 0,
-            log,
-        })
+        let (ring, last) = (make_ring(u32::from(depth) * 2)?, LastTag::open()?);
+        Ok(Self { ring, last, tags, side, file, number, code_mask, log })
     }
 
-    /// Serves requests until the end.
-    pub(crate) fn serve(mut self) -> Ended {
-        self.serve_until_end().unwrap_or_else(Ended::Failed)
+    /// Serves requests until the end, from the time on at which all queues of the device can.
+    pub(crate) fn serve(mut self, ticket: Ticket) -> Ended {
+        self.serve_until_end(ticket).unwrap_or_else(Ended::Failed)
     }
 
-    fn serve_until_end(&mut self) -> io::Result<Ended> {
-        let stop = types::Fd(self.side.stop.as_raw_fd());
-        let poll = opcode::PollAdd::new(stop, u32::from(PollFlags::IN.bits())).build();
-        self.push(&poll.user_data(STOP))?;
-        for tag in 0..self.depth {
+    fn serve_until_end(&mut self, ticket: Ticket) -> io::Result<Ended> {
+        self.push(&readable(&self.side.stop).user_data(STOP))?;
+        self.push(&readable(&self.last.notice()).user_data(LAST))?;
+        for tag in 0..self.tags.last() {
             self.receive(tag, FETCH, 0)?;
         }
+        self.ring.submit()?;
+        if !ticket.pass() {
+            return Ok(Ended::Stopped);
+        }
+        self.receive(self.tags.last(), FETCH, 0)?;
         let mut received = Vec::new();
         loop {
             self.wait()?;
@@ -129,34 +132,47 @@ impl Queue {
                 return Ok(ended);
             }
             if is_stopped {
-                self.let_go()?;
-                return Ok(Ended::Stopped);
+                return self.give_back(&mut received);
             }
-            if self.in_kernel == 0 {
+            if self.has_given_back() {
                 return Ok(Ended::Removed);
             }
         }
     }
 
-    /// Sends the last answers, and receives what comes then without answering it, until nothing
-    /// comes any more. The kernel keeps such requests for the next server. Those of which it is
-    /// about to tell when the ring goes would be lost in some kernels, and the disk would hang.
-    fn let_go(&mut self) -> io::Result<()> {
-        let pause = types::Timespec::from(LAST_WAIT);
-        let until = types::SubmitArgs::new().timespec(&pause);
+    /// Ends with no request that the kernel has told of, or is about to tell of: it keeps further
+    /// ones for the next server.
+    fn give_back(&mut self, received: &mut Vec<Received>) -> io::Result<Ended> {
+        // What this process has not answered when the ring of the last tag ends, the driver takes
+        // back, and an answer that follows would be one to another request.
         self.ring.submit()?;
-        for _ in 0..MAX_LAST_WAITS {
-            let waited = self.ring.submitter().submit_with_args(1, &until);
-            if self.ring.completion().count() == 0 {
-                break;
-            }
-            if let Err(error) = waited
-                && !matches!(Errno::from_io_error(&error), Some(Errno::TIME | Errno::INTR))
-            {
-                return Err(error);
+        self.last.end();
+        while !self.has_given_back() && self.wait_briefly()? {
+            self.take(received)?;
+            if let Err(ended) = self.execute(received)? {
+                return Ok(ended);
             }
         }
-        Ok(())
+        Ok(Ended::Stopped)
+    }
+
+    /// Returns whether the kernel has no command of the queue any more.
+    const fn has_given_back(&self) -> bool {
+        self.tags.in_kernel == 0 && !self.last.is_in_kernel()
+    }
+
+    /// Waits for [`LAST_WAIT`] at most. Returns whether something has come.
+    fn wait_briefly(&mut self) -> io::Result<bool> {
+        let until = types::Timespec::from(LAST_WAIT);
+        let until = types::SubmitArgs::new().timespec(&until);
+        match self.ring.submitter().submit_with_args(1, &until) {
+            Ok(_) => Ok(true),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::TIME) => Ok(false),
+                Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(true),
+                _ => Err(error),
+            },
+        }
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -171,23 +187,23 @@ impl Queue {
 
     /// Takes the requests that have come. Returns whether the queue shall end.
     fn take(&mut self, received: &mut Vec<Received>) -> io::Result<bool> {
-        let mut is_stopped = false;
+        let (mut is_stopped, mut last_has_told) = (false, false);
         for done in self.ring.completion() {
-            if done.user_data() == STOP {
-                is_stopped = true;
-                continue;
+            match done.user_data() {
+                STOP => is_stopped = true,
+                LAST => last_has_told = true,
+                tag => {
+                    self.tags.in_kernel -= 1;
+                    let tag = u16::try_from(tag).map_err(|_| strange())?;
+                    received.extend(self.tags.take(tag, done.result())?);
+                }
             }
-            self.in_kernel -= 1;
-            match done.result() {
-                REQUEST_CAME => {}
-                // The device was removed.
-                gone if gone == failed(Errno::NODEV) => continue,
-                error => return Err(io::Error::from_raw_os_error(error.saturating_neg())),
+        }
+        if last_has_told {
+            if let Some(result) = self.last.take() {
+                received.extend(self.tags.take(self.tags.last(), result)?);
             }
-            let tag = u16::try_from(done.user_data()).map_err(|_| strange())?;
-            let buffer = self.buffers.get_mut(usize::from(tag)).and_then(Option::take);
-            let buffer = buffer.ok_or_else(strange)?;
-            received.push(Received { tag, descriptor: self.descriptors.read(tag), buffer });
+            self.push(&readable(&self.last.notice()).user_data(LAST))?;
         }
         Ok(is_stopped)
     }
@@ -207,7 +223,7 @@ impl Queue {
         }
         assert_eq!(results.len(), received.len(), "each request has a result");
         for (Received { tag, buffer, .. }, result) in received.drain(..).zip(results) {
-            self.buffers[usize::from(tag)] = Some(buffer);
+            self.tags.buffers[usize::from(tag)] = Some(buffer);
             self.receive(tag, COMMIT_AND_FETCH, result)?;
         }
         Ok(Ok(()))
@@ -215,21 +231,47 @@ impl Queue {
 
     /// Has the kernel use a tag for a request, after the result of the one before it.
     fn receive(&mut self, tag: u16, code: u32, result: i32) -> io::Result<()> {
-        let buffer = self.buffers[usize::from(tag)].as_mut().map(|buffer| buffer.as_mut_ptr());
+        let buffer = self.tags.buffers[usize::from(tag)].as_mut();
+        let buffer = buffer.map(|buffer| buffer.as_mut_ptr());
         let buffer = buffer.ok_or_else(strange)?.addr() as u64;
         let command = queue_command(self.number, tag, result, buffer);
         let file = types::Fd(self.file.as_raw_fd());
         let entry = opcode::UringCmd16::new(file, code & self.code_mask).cmd(command).build();
-        self.push(&entry.user_data(u64::from(tag)))?;
-        self.in_kernel += 1;
+        let entry = entry.user_data(u64::from(tag));
+        if tag == self.tags.last() {
+            // SAFETY: as that of `push`.
+            return unsafe { self.last.give(&entry) };
+        }
+        self.push(&entry)?;
+        self.tags.in_kernel += 1;
         Ok(())
     }
 
     fn push(&mut self, entry: &io_uring::squeue::Entry) -> io::Result<()> {
         // SAFETY: the buffer of the entry's tag stays in its place until the kernel has told of the
-        // request, because only `take` removes it. The ring is dropped before the buffers, and the
-        // files are open for as long.
+        // request, because only `Tags::take` removes it. The rings are dropped before the buffers,
+        // and the files are open for as long.
         unsafe { self.ring.submission().push(entry) }.map_err(io::Error::other)
+    }
+}
+
+impl Tags {
+    fn last(&self) -> u16 {
+        // The depth is one of the driver's, which has 16 bits.
+        (self.buffers.len() - 1) as u16
+    }
+
+    /// Takes the request of a tag that the kernel has told of, unless the device was removed or its
+    /// driver knows that this server ends.
+    fn take(&mut self, tag: u16, result: i32) -> io::Result<Option<Received>> {
+        match result {
+            REQUEST_CAME => {}
+            gone if gone == failed(Errno::NODEV) => return Ok(None),
+            error => return Err(io::Error::from_raw_os_error(error.saturating_neg())),
+        }
+        let buffer = self.buffers.get_mut(usize::from(tag)).and_then(Option::take);
+        let buffer = buffer.ok_or_else(strange)?;
+        Ok(Some(Received { tag, descriptor: self.descriptors.read(tag), buffer }))
     }
 }
 
@@ -285,6 +327,12 @@ impl Side {
             request.outcome = log.keep(&self.kept, change, &*self.device);
         }
     }
+}
+
+/// Returns an entry that waits until a notice is readable.
+fn readable(notice: &impl AsRawFd) -> io_uring::squeue::Entry {
+    let readable = u32::from(PollFlags::IN.bits());
+    opcode::PollAdd::new(types::Fd(notice.as_raw_fd()), readable).build()
 }
 
 /// The kernel has told of something that cannot be.

@@ -12,7 +12,8 @@ mod queue;
 use crate::abi::{Command, DeviceInfo, State};
 use crate::driver::{Driver, QueueBody};
 use crate::error::UblkError;
-use crate::queue::Side;
+use crate::gate::Ticket;
+use crate::queue::{Ended, Side};
 use gemelo_device::Geometry;
 pub(crate) use netlink::FamilySocket;
 use netlink::{Attributes, Family};
@@ -311,7 +312,11 @@ impl Driver for NbdDriver {
                 info: *info,
                 number,
             };
-            Box::new(move || link.serve()) as QueueBody
+            let body = move |ticket: Ticket| match ticket.pass() {
+                true => link.serve(),
+                false => Ended::Stopped,
+            };
+            Box::new(body) as QueueBody
         };
         Ok((0..info.queues).map(body).collect())
     }
