@@ -120,7 +120,8 @@ impl Target for Zfs {
         site.journal.note(destruction(&pool))?;
         site.note_mount(mount.clone())?;
         let mut create = Command::new("zpool");
-        create.args(["create", "-m"]).arg(&mount).arg(&pool).arg(&file);
+        // Sectors of 512 bytes: with those of 4 KiB, records of 4 KiB cannot be compressed.
+        create.args(["create", "-o", "ashift=9", "-m"]).arg(&mount).arg(&pool).arg(&file);
         site.run(&mut create)?;
         if self.deduplicates {
             site.run(Command::new("zfs").args(["set", "dedup=on", &pool]))?;
