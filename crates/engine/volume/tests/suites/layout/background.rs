@@ -13,10 +13,7 @@ fn eventually(is_true: impl Fn() -> bool) {
 }
 
 /// A pool with a background and a clock that the test moves.
-fn in_background(
-    layout: LayoutTuning,
-    mode: DedupMode,
-) -> (Pool, Volume, Arc<ManualClock>) {
+fn in_background(layout: LayoutTuning, mode: DedupMode) -> (Pool, Volume, Arc<ManualClock>) {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options_with(Policy::Compact, POOL_BLOCKS)).unwrap();
     let clock = Arc::new(ManualClock::new());
