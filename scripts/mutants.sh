@@ -20,7 +20,7 @@ space) files=("$engine"/engine/data/{space,readers}.rs) suites=(readers) ;;
 journal) files=("$engine/journal.rs") suites=(model crash power lost_commit) ;;
 remembered) files=("$engine/engine/data/remembered.rs") suites=(model finder) ;;
 finder) files=("$engine/engine/finder/*.rs") suites+=(finder) ;;
-layout) files=("$engine/engine/mover/**/*.rs") suites=(model layout layout_races) ;;
+layout) files=("$engine/engine/mover/**/*.rs") suites=(model layout layout_races cleaning recompress scrub) ;;
 log) files=("$engine/engine/log/*.rs") suites+=(power full_fs free_veto cold stalls) ;;
 engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space rot volume_space power) ;;
 metadata) files=("crates/engine/metadata/src/**/*.rs") suites=(model crash damage roots) ;;

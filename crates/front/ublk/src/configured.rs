@@ -80,26 +80,18 @@ impl UblkFrontEnd {
     /// Returns the disk that the other driver has of an export, if it has one.
     pub(crate) fn disk_by_other(&self, identity: &str) -> Option<String> {
         let kind = self.driver.other();
-        let records = Records::new(kind.records());
-        let host = self.other.0.get();
-        let is_of_export = |number: &u32| {
-            // The file may be left of a device whose number another one has.
-            let is_claimed = host.is_none_or(|host| {
-                let info = host.driver.look(*number);
-                info.is_some_and(|info| info.owner_data == owner_data(identity))
-            });
-            is_claimed && records.read(*number).is_some_and(|record| record.identity == identity)
+        let owner = |number| match self.other.0.get() {
+            Some(host) => host.driver.look(number).map(|info| info.owner_data),
+            None => Some(owner_data(identity)),
         };
-        let number = kind.numbers().into_iter().find(is_of_export)?;
+        let number = number_of(identity, kind.numbers(), &Records::new(kind.records()), owner)?;
         Some(kind.disk_path(number))
     }
 
     /// Returns whether a server has left a file that says that an export has a disk.
     pub(crate) fn has_record(&self, identity: &str) -> bool {
-        let records = Records::new(self.driver.records());
-        let is_of_export =
-            |number: u32| records.read(number).is_some_and(|one| one.identity == identity);
-        self.driver.numbers().into_iter().any(is_of_export)
+        let (numbers, records) = (self.driver.numbers(), Records::new(self.driver.records()));
+        number_of(identity, numbers, &records, |_| Some(owner_data(identity))).is_some()
     }
 
     /// Does what needs the rights.
@@ -120,6 +112,21 @@ impl UblkFrontEnd {
         let host = host(self.driver, driver, self.write_through, begun.guard);
         Ok(self.opened.0.get_or_init(|| host).clone())
     }
+}
+
+/// Returns the one of these devices whose file says that it is of an export. `owner` returns what
+/// the driver knows of it: the file may be left of a device whose number another one has.
+fn number_of(
+    identity: &str,
+    numbers: Vec<u32>,
+    records: &Records,
+    owner: impl Fn(u32) -> Option<u64>,
+) -> Option<u32> {
+    numbers.into_iter().find(|number| {
+        let record = records.read(*number);
+        record.is_some_and(|record| record.identity == identity)
+            && owner(*number) == Some(owner_data(identity))
+    })
 }
 
 /// Opens the drivers of these front ends, those that are there, and gives up the rights that this
@@ -158,4 +165,27 @@ fn host(
 ) -> Host {
     let (records, kept) = (Records::new(kind.records()), kind.kept());
     Host { kind, driver, records, kept, write_through, guard: guard.map(Arc::new) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Record;
+
+    #[test]
+    fn a_disk_is_of_an_export_if_its_file_and_its_driver_say_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = Records::new(directory.path());
+        for (number, identity) in [(1, "them"), (3, "us")] {
+            let record = Record { identity: identity.to_owned(), link: "pool/disk".to_owned() };
+            records.write(number, &record).unwrap();
+        }
+        let found = |numbers: &[u32], owner: Option<&str>| {
+            number_of("us", numbers.to_vec(), &records, |_| owner.map(owner_data))
+        };
+        assert_eq!(found(&[1, 2, 3], Some("us")), Some(3));
+        assert_eq!(found(&[1, 2], Some("us")), None, "no file says so");
+        assert_eq!(found(&[3], Some("them")), None, "another device has the number");
+        assert_eq!(found(&[3], None), None, "the device is gone");
+    }
 }

@@ -280,11 +280,6 @@ impl<T> OrderedRwLock<T> {
     pub(crate) fn try_read(&self) -> Option<OrderedRead<'_, T>> {
         self.lock.try_read_recursive().map(|guard| self.held(guard))
     }
-
-    /// Returns whether a reader or a writer holds the lock.
-    pub(crate) fn is_locked(&self) -> bool {
-        self.lock.is_locked()
-    }
 }
 
 #[cfg(all(test, debug_assertions))]

@@ -260,11 +260,6 @@ impl VolumeShared {
         self.resizing.write()
     }
 
-    /// Returns whether the volume may be cloned, removed or resized at present.
-    pub(super) fn is_in_change(&self) -> bool {
-        self.resizing.is_locked()
-    }
-
     /// Keeps other partial writes of these blocks out. The locks are taken in their order, so that
     /// two lists cannot wait for each other.
     pub(super) fn lock_patches(

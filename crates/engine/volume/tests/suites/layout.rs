@@ -15,7 +15,9 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_disk::Disk;
 use gemelo_format::{DedupMode, Policy};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{ArrangeReport, LayoutTuning, Pool, Tuning, Volume, VolumeLayout};
+use gemelo_volume::{
+    ArrangeReport, FinderTuning, LayoutTuning, Pool, Tuning, Volume, VolumeLayout,
+};
 use std::sync::Arc;
 use std::time::Duration;
 

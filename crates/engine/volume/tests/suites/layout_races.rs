@@ -58,6 +58,24 @@ impl World {
         })
     }
 
+    /// Runs the arranger. Between its look-up and its changes of the map, a change of a volume is
+    /// made, and is not durable until the arranger has ended.
+    fn while_changing(&self, change: impl FnOnce(&Pool) + Send) -> ArrangeReport {
+        let look_up = self.simulation.hold(DATA, Call::Read);
+        thread::scope(|scope| {
+            let arranger = scope.spawn(|| arrange(&self.pool));
+            look_up.wait();
+            let sync = self.simulation.hold(METADATA, Call::Sync);
+            let changing = scope.spawn(|| change(&self.pool));
+            sync.wait();
+            look_up.release();
+            let report = arranger.join().unwrap();
+            sync.release();
+            changing.join().unwrap();
+            report
+        })
+    }
+
     fn assert_intact(&self) {
         let length = self.expected.len();
         assert!(read(&self.a, 0, length).unwrap() == self.expected, "a change is undone");
@@ -272,17 +290,20 @@ fn a_block_that_becomes_suspect_meanwhile_is_left_alone() {
 }
 
 /// The references are collected before the blocks are moved. Some of them are beyond the end of
-/// their volume by then.
+/// their volume by then, which are cleared later if they are many.
 #[test]
 fn references_beyond_the_end_of_a_volume_are_left_alone() {
-    for policy in Policy::ALL {
+    for (policy, more) in Policy::ALL.into_iter().flat_map(|policy| [(policy, 0), (policy, 1100)]) {
         let world = World::new(&PoolOptions { policy, ..options(300) });
-        world.pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
-        write(&world.pool.volume("b").unwrap(), 0, &world.expected).unwrap();
-        let (report, ()) = world.while_arranging(|| world.pool.resize_volume("b", at(20)).unwrap());
-        assert_eq!((report.moved_blocks, report.overtaken_blocks), (20, SCATTERED - 20));
-        world.assert_intact();
+        world.pool.create_volume("b", at(SCATTERED + more), DedupMode::Inline).unwrap();
         let b = world.pool.volume("b").unwrap();
+        write(&b, 0, &world.expected).unwrap();
+        write(&b, at(SCATTERED), &fresh(500).repeat(more as usize)).unwrap();
+        flush(&b).unwrap();
+        let report = world.while_changing(|pool| pool.resize_volume("b", at(20)).unwrap());
+        let found = (report.moved_blocks, report.overtaken_blocks);
+        assert_eq!(found, (20, SCATTERED - 20), "{policy:?} {more}");
+        world.assert_intact();
         assert!(read(&b, 0, at(20) as usize).unwrap() == world.expected[..at(20) as usize]);
     }
 }
@@ -292,20 +313,27 @@ fn references_beyond_the_end_of_a_volume_are_left_alone() {
 fn blocks_of_a_volume_that_is_being_cloned_are_left_alone() {
     for policy in Policy::ALL {
         let world = World::new(&PoolOptions { policy, ..options(300) });
-        world.pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+        world.pool.create_volume("b", at(BLOCKS), DedupMode::Inline).unwrap();
         write(&world.pool.volume("b").unwrap(), 0, &world.expected).unwrap();
-        let look_up = world.simulation.hold(DATA, Call::Read);
+        let report = world.while_changing(|pool| pool.clone_volume("b", "copy").unwrap());
+        assert_eq!((report.moved_blocks, report.overtaken_blocks), (0, SCATTERED));
+        world.assert_intact();
+    }
+}
+
+/// A change that is made and not durable yet keeps no block from being moved.
+#[test]
+fn a_volume_that_is_being_enlarged_is_brought_together() {
+    for policy in Policy::ALL {
+        let world = World::new(&PoolOptions { policy, ..options(300) });
+        let sync = world.simulation.hold(METADATA, Call::Sync);
         thread::scope(|scope| {
-            let arranger = scope.spawn(|| arrange(&world.pool));
-            look_up.wait();
-            let change = world.simulation.hold(METADATA, Call::Sync);
-            let cloning = scope.spawn(|| world.pool.clone_volume("b", "copy"));
-            change.wait();
-            release_after(look_up, &arranger);
-            let report = arranger.join().unwrap();
-            change.release();
-            cloning.join().unwrap().unwrap();
-            assert_eq!((report.moved_blocks, report.overtaken_blocks), (0, SCATTERED));
+            let enlarging = scope.spawn(|| world.pool.resize_volume("a", at(2 * BLOCKS)));
+            sync.wait();
+            let report = arrange(&world.pool);
+            assert_eq!(report.moved_blocks, SCATTERED, "{policy:?}");
+            sync.release();
+            enlarging.join().unwrap().unwrap();
         });
         world.assert_intact();
     }

@@ -1,6 +1,8 @@
 //! Scrubs: a wrong page cache is not believed, damage is found on the medium, and what has another
 //! copy is healed.
 
+mod elsewhere;
+
 use crate::common::simulated::Simulation;
 use crate::common::stored::copies_of;
 use crate::common::{BLOCK, content, kinds, options_of, options_with, read, tuning_on_disk, write};

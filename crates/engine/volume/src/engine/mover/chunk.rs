@@ -204,7 +204,7 @@ impl Mover {
 /// Returns whether the block of this LBN is intact, and its references can be changed one by one:
 /// those that volumes share are counted once.
 fn is_movable(state: &State, volume: VolumeId, lbn: Lbn, record: &Record) -> bool {
-    record.references > 0 && !record.is_suspect && !state.backend().is_in_shared_part(volume, lbn)
+    !record.is_suspect && !state.backend().is_in_shared_part(volume, lbn)
 }
 
 #[cfg(test)]

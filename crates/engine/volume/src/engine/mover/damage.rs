@@ -90,7 +90,7 @@ impl Relocator {
             let mut next = Some(Lbn(0));
             while let Some(from) = next.filter(|_| all.len() < MAX_REFERENCES) {
                 let is_removed = volume.enter();
-                if *is_removed || volume.is_in_change() {
+                if *is_removed {
                     break;
                 }
                 next = self.mover.add_references((&volume, from), sought, &mut all)?;
@@ -159,8 +159,8 @@ impl Relocator {
         let references = state.records(&[pbn])?.first().map_or(0, |record| record.references);
         let change = match *moved {
             false => Change::Store { volume, lbn, pbn, fingerprint, checksum },
-            // Writes may have replaced all entries that were changed.
-            _ if references == 0 || references >= self.mover.tuning.max_references => return Ok(()),
+            // Writes may have replaced all entries that were changed, and the place is free.
+            true if references == 0 => return Ok(()),
             true => Change::Share { volume, lbn, pbn, checksum },
         };
         self.mover.log.apply(state, &change)?;

@@ -154,7 +154,7 @@ impl Recompressor {
         let (again, compressed) = self.other_forms(&chunk, volume.compression(), &mut report);
         let contents: Vec<Content<'_>> = again.iter().map(|one| one.content).collect();
         let pbns: Vec<_> = contents.iter().map(Content::pbn).collect();
-        if asks && self.mover.data.want_back(&pbns) {
+        if self.mover.data.want_back(&pbns) {
             return Ok(None);
         }
         if !again.is_empty() {

@@ -79,7 +79,7 @@ impl OpenVolumes {
 pub(super) enum Entering {
     /// Waits for changes of whole volumes.
     Waits,
-    /// Leaves volumes out that are being changed. The caller may be in a request.
+    /// Leaves volumes out whose gates are closed. The caller may be in a request.
     Tries,
 }
 
@@ -125,8 +125,7 @@ impl Mover {
         loop {
             let is_removed = volume.enter();
             let end = volume.blocks();
-            // A clone would keep the old places.
-            if *is_removed || volume.is_in_change() {
+            if *is_removed {
                 return Ok(());
             }
             let mapped = self.log.next_mapped(volume.id(), next, Lbn(end))?;
@@ -167,7 +166,7 @@ impl Mover {
         }
         let is_open =
             |gate: &Option<_>| gate.as_deref().is_some_and(|is_removed: &bool| !is_removed);
-        let open = gates.iter().filter(|(volume, gate)| is_open(gate) && !volume.is_in_change());
+        let open = gates.iter().filter(|(_, gate)| is_open(gate));
         let open = open.map(|(volume, _)| &***volume).chain(entered);
         act(&OpenVolumes(open.map(|volume| (volume.id(), volume.blocks())).collect()))
     }

@@ -13,13 +13,16 @@ fn eventually(is_true: impl Fn() -> bool) {
 }
 
 /// A pool with a background and a clock that the test moves.
-fn in_background(layout: LayoutTuning) -> (Pool, Volume, Arc<ManualClock>) {
+fn in_background(layout: LayoutTuning, mode: DedupMode) -> (Pool, Volume, Arc<ManualClock>) {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options_with(Policy::Compact, POOL_BLOCKS)).unwrap();
     let clock = Arc::new(ManualClock::new());
-    let tuning = Tuning { background: true, layout, ..tuning() };
+    // The finder of the background examines nothing.
+    let day = Duration::from_secs(86_400);
+    let finder = FinderTuning { delay: day, max_delay: day, ..FinderTuning::default() };
+    let tuning = Tuning { background: true, layout, finder, ..tuning() };
     let pool = Pool::open_disks(simulation.disks(), tuning, clock.clone()).unwrap();
-    pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
+    pool.create_volume("a", BLOCKS * BLOCK as u64, mode).unwrap();
     let volume = pool.volume("a").unwrap();
     scatter(&volume);
     (pool, volume, clock)
@@ -37,7 +40,7 @@ fn the_background_waits_its_delay_and_keeps_to_its_rate() {
         run_bytes: 8 * BLOCK as u64,
         near_per_s: 0,
     };
-    let (pool, volume, clock) = in_background(layout);
+    let (pool, volume, clock) = in_background(layout, DedupMode::Off);
     let moved = || pool.stat().unwrap().activity.arranged_blocks;
     let share = || layout_of_a(&pool).sequential_share().unwrap();
     std::thread::sleep(PAUSE);
@@ -74,13 +77,38 @@ fn a_rate_of_zero_turns_the_background_off() {
         run_bytes: 8 * BLOCK as u64,
         near_per_s: 0,
     };
-    let (pool, volume, clock) = in_background(layout);
+    let (pool, volume, clock) = in_background(layout, DedupMode::Off);
     for _ in 0..5 {
         clock.advance_ns(60_000_000_000);
         std::thread::sleep(Duration::from_millis(120));
     }
     assert_eq!(pool.stat().unwrap().activity.arranged_blocks, 0);
     assert_eq!(arrange(&pool).moved_blocks, BLOCKS, "the command does it nevertheless");
+    drop(volume);
+    pool.close().unwrap();
+}
+
+/// A stretch whose blocks wait for the finder is looked at again until it has examined them.
+#[test]
+fn the_background_comes_back_to_what_waits_for_the_finder() {
+    let layout = LayoutTuning {
+        bytes_per_s: 1 << 30,
+        delay: Duration::from_secs(1),
+        run_bytes: 8 * BLOCK as u64,
+        near_per_s: 0,
+    };
+    let (pool, volume, clock) = in_background(layout, DedupMode::Offline);
+    let moved = || pool.stat().unwrap().activity.arranged_blocks;
+    for _ in 0..5 {
+        clock.advance_ns(5_000_000_000);
+        std::thread::sleep(PAUSE / 2);
+    }
+    assert_eq!(moved(), 0);
+    pool.find(&Silent, &StopFlag::new()).unwrap();
+    eventually(|| {
+        clock.advance_ns(5_000_000_000);
+        moved() == BLOCKS
+    });
     drop(volume);
     pool.close().unwrap();
 }

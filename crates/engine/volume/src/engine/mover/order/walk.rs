@@ -51,11 +51,6 @@ impl Arranger {
         }
         let left = Stretch { first: chunk.end, ..stretch };
         let again = || marks.mark(blocks, std::iter::once(Lbn(chunk.first)), self.ticker.now());
-        // A clone refers to all blocks, and the blocks would be stored twice.
-        if volume.is_in_change() {
-            again();
-            return Ok(Some(ArrangeReport::default()));
-        }
         let arranged = match self.arrange_chunk(&volume, chunk, &mut walk.means) {
             Ok(arranged) => arranged,
             Err(error) => {

@@ -229,14 +229,14 @@ impl SpaceCleaner {
         Ok(Stage::Finding(finding))
     }
 
-    /// Looks at a piece of a map. A copy of a volume would keep the old places.
+    /// Looks at a piece of a map.
     fn look_up_references(
         &self,
         volume: &VolumeShared,
         finding: &mut Finding,
     ) -> Result<Option<Lbn>> {
         let Some(is_removed) = volume.try_enter() else { return Ok(None) };
-        if *is_removed || volume.is_in_change() {
+        if *is_removed {
             return Ok(None);
         }
         let Finding { windows, found, next, .. } = finding;
