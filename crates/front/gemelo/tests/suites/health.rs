@@ -8,9 +8,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn status(pool: &TestPool) -> (i32, Vec<String>) {
     let Ran { status, out, .. } = gemelo(&["pool", "status", &pool.path()]);
@@ -37,7 +38,9 @@ fn with_commands(pool: &TestPool, commands: &str) -> (String, String) {
 
 /// Waits until so many events were told of.
 fn seen(told: &str, count: usize) {
+    let began = Instant::now();
     while fs::read_to_string(told).unwrap_or_default().lines().count() < count {
+        assert!(began.elapsed() < PATIENCE, "{:?}", fs::read_to_string(told));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
