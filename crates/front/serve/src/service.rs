@@ -25,9 +25,9 @@ use std::sync::Arc;
 /// Interval between two attempts of a standby to take the pool. It adds to the time of a fail-over.
 const STAND_BY_LOOK_NS: u64 = 200_000_000;
 
-/// Makes the protocols by which clients reach the volumes, from the settings of the pool under those
-/// of the command line. It may be called twice: a standby serves with the settings that the pool
-/// has when it takes over.
+/// Makes the protocols by which clients reach the volumes, from the settings of the pool under
+/// those of the command line. It may be called twice: a standby serves with the settings that the
+/// pool has when it takes over.
 pub type MakeFrontEnds<'m> =
     Box<dyn Fn(&Values) -> Result<Vec<Box<dyn FrontEnd>>, RequestFailure> + 'm>;
 

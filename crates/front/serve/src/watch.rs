@@ -53,8 +53,8 @@ struct GivenWarnings {
     tasks: FailureLog,
 }
 
-/// Warns once of a pool that has stopped and of each damage. Warns once of each threshold, and again
-/// only after the use was well below it.
+/// Warns once of a pool that has stopped and of each damage. Warns once of each threshold, and
+/// again only after the use was well below it.
 fn look(pool: &OpenPool, events: &Events, told: &mut GivenWarnings) {
     look_for_stop(pool, events, told);
     look_for_damage(pool, events, &mut told.damaged_blocks);
