@@ -140,7 +140,7 @@ pub enum VolumeError {
     },
     /// The pool is open for reading only.
     #[kind(BadInput)]
-    #[error("the pool is open for reading only")]
+    #[error("the pool is open for reading only: 'gemelo pool status' says why")]
     ReadOnly,
     /// The pool has no volume of this name.
     #[kind(BadInput)]

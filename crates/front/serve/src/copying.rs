@@ -62,6 +62,7 @@ impl OpenPool {
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<CopiedReport, RequestFailure> {
         let options = ReceiveOptions { mode, tells: self.settings().of_pool().is_on("exchange") };
+        self.forget_earlier(name)?;
         let answers = answers.map(Answers::new);
         let received = receive(self.pool(), name, input, answers, options, (monitor, stop));
         let received = received.map_err(|error| failed(&error))?;

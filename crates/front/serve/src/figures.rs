@@ -97,10 +97,16 @@ pub(crate) fn damage_at_opening(pool: &Pool) -> Vec<String> {
 }
 
 /// Returns a warning for each damage of the metadata that was found when the pool was opened, or
-/// since then. A pool that is open for reading only found it at opening.
+/// since then.
 fn damage_of(pool: &Pool) -> Vec<String> {
+    damage_at_opening(pool).into_iter().chain(damage_since_opening(pool)).collect()
+}
+
+/// Returns a warning for the damage of the metadata that was found since the pool was opened. One
+/// that is open for reading only found it at opening.
+pub(crate) fn damage_since_opening(pool: &Pool) -> Option<String> {
     let since = pool.damaged_metadata().filter(|_| !pool.is_read_only());
-    pool.damage().iter().chain(&since).map(damage_warning).collect()
+    since.as_ref().map(damage_warning)
 }
 
 fn damage_warning(what: &String) -> String {

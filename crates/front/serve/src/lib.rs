@@ -56,7 +56,7 @@ pub use request::{
     CheckedReport, CopiedReport, DomainShare, FoundReport, PoolRequest, Reply, TickReport,
 };
 pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
-pub use service::{Addresses, ServeOptions, serve};
+pub use service::{Addresses, MakeFrontEnds, ServeOptions, serve};
 pub use settings::{
     Applies, FILE as SETTINGS_FILE, KeepRule, Kind, SETTINGS, Scope, Setting, SettingReport,
     SettingSource, Settings, Value, Values, setting,

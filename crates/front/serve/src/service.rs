@@ -2,13 +2,13 @@
 
 use crate::access::{self, open_patiently};
 use crate::control::{self, Control, HolderKind};
-use crate::events::Events;
+use crate::events::{Event, Events};
 use crate::exports::VolumeExports;
 use crate::failure::RequestFailure;
 use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::feature_warning;
-use crate::settings::Values;
+use crate::settings::{Settings, Values};
 use crate::{open_files, patience, schedule, scrub_thread, systemd, watch};
 use gemelo_base::Remedy;
 use gemelo_base::ShowPath as _;
@@ -25,11 +25,16 @@ use std::sync::Arc;
 /// Interval between two attempts of a standby to take the pool. It adds to the time of a fail-over.
 const STAND_BY_LOOK_NS: u64 = 200_000_000;
 
+/// Makes the protocols by which clients reach the volumes, from the settings of the pool under
+/// those of the command line. It may be called twice: a standby serves with the settings that the
+/// pool has when it takes over.
+pub type MakeFrontEnds<'m> =
+    Box<dyn Fn(&Values) -> Result<Vec<Box<dyn FrontEnd>>, RequestFailure> + 'm>;
+
 /// The front ends of a server and its options.
-#[derive(Default)]
-pub struct ServeOptions {
-    /// The protocols by which clients reach the volumes.
-    pub front_ends: Vec<Box<dyn FrontEnd>>,
+pub struct ServeOptions<'m> {
+    /// Makes the front ends.
+    pub front_ends: MakeFrontEnds<'m>,
     /// Names of the volumes to export. An empty list exports all volumes, also those created later.
     pub volumes: Vec<String>,
     /// Settings that go before those of the pool.
@@ -44,6 +49,21 @@ pub struct ServeOptions {
     pub on_event: Option<PathBuf>,
     /// `true` to wait until no other process has the pool.
     pub standby: bool,
+}
+
+impl Default for ServeOptions<'_> {
+    fn default() -> Self {
+        Self {
+            front_ends: Box::new(|_| Ok(Vec::new())),
+            volumes: Vec::new(),
+            settings: Values::default(),
+            read_only: false,
+            total: VolumeLimits::default(),
+            metrics: None,
+            on_event: None,
+            standby: false,
+        }
+    }
 }
 
 /// The addresses at which a service listens.
@@ -64,7 +84,7 @@ pub struct Addresses {
 /// Fails if the pool cannot be opened or closed, or if a front end fails.
 pub fn serve(
     place: &PoolPlace,
-    options: ServeOptions,
+    options: ServeOptions<'_>,
     monitor: Arc<dyn Monitor>,
     stop: &StopFlag,
     ready: impl FnOnce(&Addresses),
@@ -132,6 +152,7 @@ struct Service {
     /// well, has the control socket.
     control: Option<Control>,
     helpers: Vec<Worker>,
+    events: Arc<Events>,
     closing: StopFlag,
 }
 
@@ -140,20 +161,32 @@ impl Service {
     /// pool.
     fn start(
         place: &PoolPlace,
-        options: ServeOptions,
+        options: ServeOptions<'_>,
         monitor: Arc<dyn Monitor>,
         stop: &StopFlag,
     ) -> Result<Option<(Self, Addresses)>, RequestFailure> {
         let about = |failure: RequestFailure| failure.about_place(place);
         let directory = place.host_directory();
         let directory = directory.map_err(|error| about(RequestFailure::of_place(&error)))?;
-        for front_end in &options.front_ends {
+        let settings = options.settings.over(&Settings::read(place)?.pool);
+        let front_ends = (options.front_ends)(&settings)?;
+        for front_end in &front_ends {
             front_end.check().map_err(|error| RequestFailure::of_error(&error))?;
         }
-        let opened = open((place, &directory), &options, &*monitor, stop).map_err(about)?;
+        let failed = |error: std::io::Error| RequestFailure::of("cannot start to serve", &error);
+        let on_event = options.on_event.clone();
+        let events = Events::start(Arc::clone(&monitor), place.to_string(), on_event);
+        let events = Arc::new(events.map_err(failed)?);
+        let told = (&*monitor, &*events);
+        let opened = open((place, &directory), &options, told, stop).map_err(about)?;
         let Some(pool) = opened else { return Ok(None) };
         let read_only = options.read_only;
-        let front_ends = listen(options.front_ends, options.volumes, &pool, &monitor)?;
+        // A standby may have waited for long.
+        let front_ends = match pool.settings().of_pool() {
+            now if now == settings => front_ends,
+            now => (options.front_ends)(&now)?,
+        };
+        let front_ends = listen(front_ends, options.volumes, &pool, &monitor)?;
         pool.set_front_ends(front_ends.clone());
         pool.pool().pace(options.total, stop.clone());
         let all = Arc::new(VolumeExports::all(&pool));
@@ -167,7 +200,6 @@ impl Service {
         if let Some(warning) = open_files::allow(max_open_files(&front_ends)) {
             monitor.warn(&warning);
         }
-        let failed = |error: std::io::Error| RequestFailure::of("cannot start to serve", &error);
         let control = match open_control(&directory, &pool, transfers.clone(), (&monitor, stop)) {
             Ok(control) => Some(control),
             Err(error) if read_only => {
@@ -181,8 +213,7 @@ impl Service {
             Err(error) => return Err(about(failed(error))),
         };
         let closing = StopFlag::new();
-        let events = Events::start(Arc::clone(&monitor), place.to_string(), options.on_event);
-        let watch = events.and_then(|events| watch::start(Arc::clone(&pool), events));
+        let watch = watch::start(Arc::clone(&pool), Arc::clone(&events));
         let mut helpers = vec![watch.map_err(failed)?];
         let scrubs = scrub_thread::start(Arc::clone(&pool), Arc::clone(&monitor), closing.clone());
         helpers.push(scrubs.map_err(failed)?);
@@ -192,19 +223,23 @@ impl Service {
             helpers
                 .push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);
         }
-        Ok(Some((Self { pool, front_ends, transfers, control, helpers, closing }, addresses)))
+        let service = Self { pool, front_ends, transfers, control, helpers, events, closing };
+        Ok(Some((service, addresses)))
     }
 
     /// Closes the pool and all that still uses it. The front ends have ended their connections.
     fn close(self) -> Result<(), RequestFailure> {
-        let Self { pool, front_ends, transfers, control, helpers, closing } = self;
+        let Self { pool, front_ends, transfers, control, helpers, events, closing } = self;
         if let Some(control) = control {
             control.close();
         }
         closing.raise();
         let finished = transfers.as_ref().map_or(Ok(()), |transfers| transfers.finish());
         drop((helpers, front_ends, transfers));
-        access::close(pool).map_err(|error| RequestFailure::from(error).found_midway())?;
+        let closed = access::close(pool);
+        // A command for events that takes its time has the process wait, and not the pool.
+        drop(events);
+        closed.map_err(|error| RequestFailure::from(error).found_midway())?;
         finished.map_err(|error| RequestFailure::of_error(&error))
     }
 }
@@ -213,8 +248,8 @@ impl Service {
 /// [`None`] if a standby was stopped.
 fn open(
     (place, directory): (&PoolPlace, &Path),
-    options: &ServeOptions,
-    monitor: &dyn Monitor,
+    options: &ServeOptions<'_>,
+    (monitor, events): (&dyn Monitor, &Events),
     stop: &StopFlag,
 ) -> Result<Option<Arc<OpenPool>>, RequestFailure> {
     let open = || {
@@ -231,12 +266,13 @@ fn open(
         false => open_patiently(stop, open, is_served)?,
     };
     for damage in pool.damage() {
-        monitor.warn(&damage);
+        events.tell(Event::DamageFound, &damage);
     }
     if let Some(what) = pool.unknown_feature() {
-        monitor.warn(&feature_warning(what));
+        events.tell(Event::ReadOnly, &feature_warning(what));
     } else if pool.is_read_only() && !options.read_only {
-        monitor.warn(
+        events.tell(
+            Event::ReadOnly,
             "the pool is damaged and served read-only: stop, and repair it with `pool check --repair`",
         );
     }

@@ -18,9 +18,7 @@ impl OpenPool {
     ) -> Result<(), RequestFailure> {
         for copy in copies {
             self.record_of(&copy.source)?;
-            if self.record_of(&copy.name).is_err() {
-                self.settings().forget(&copy.name)?;
-            }
+            self.forget_earlier(&copy.name)?;
         }
         match (copies, read_only) {
             ([copy], false) => self.pool().clone_volume(&copy.source, &copy.name)?,
@@ -28,6 +26,15 @@ impl OpenPool {
         }
         copies.iter().for_each(|copy| self.settings().apply_to(self.pool(), &copy.name));
         Ok(())
+    }
+
+    /// Forgets the settings that an earlier volume of this name has left. One that has the name now
+    /// keeps its own.
+    pub(crate) fn forget_earlier(&self, name: &str) -> Result<(), RequestFailure> {
+        match self.record_of(name) {
+            Ok(_) => Ok(()),
+            Err(_) => self.settings().forget(name),
+        }
     }
 
     /// Renames a volume, which keeps its settings. After a crash in between, both names have them,
@@ -98,13 +105,26 @@ impl OpenPool {
         }
         let (limits, read): (Vec<_>, Vec<_>) =
             read.into_iter().partition(|(setting, _)| setting.is_limit());
-        if !limits.is_empty() {
-            let mut changed = record.limits;
-            limits.iter().for_each(|(setting, value)| setting.set_limit(&mut changed, value));
-            self.pool().set_limits(name, changed)?;
+        if limits.is_empty() {
+            return self.set_others(name, read);
         }
+        let mut changed = record.limits;
+        limits.iter().for_each(|(setting, value)| setting.set_limit(&mut changed, value));
+        self.pool().set_limits(name, changed)?;
+        self.set_others(name, read).inspect_err(|_| {
+            // The refusal is the failure to report.
+            let _ = self.pool().set_limits(name, record.limits);
+        })
+    }
+
+    /// Changes settings of a volume that are no limits.
+    fn set_others(
+        &self,
+        name: &str,
+        changes: Vec<(&'static Setting, Option<Value>)>,
+    ) -> Result<(), RequestFailure> {
         let (in_record, others): (Vec<_>, Vec<_>) =
-            read.into_iter().partition(|(setting, _)| setting.is_in_record());
+            changes.into_iter().partition(|(setting, _)| setting.is_in_record());
         // They are the ones that may be refused, so they come first: compression before dedup.
         for (setting, value) in in_record {
             self.set_in_record(name, setting, value)?;

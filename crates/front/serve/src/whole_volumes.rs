@@ -18,7 +18,7 @@ impl OpenPool {
         let pool = self.pool();
         match request {
             PoolRequest::CreateVolume { name, size_bytes, mode, is_imported } => {
-                self.settings().forget(name)?;
+                self.forget_earlier(name)?;
                 match is_imported {
                     false => pool.create_volume(name, *size_bytes, *mode)?,
                     true => pool.create_imported_volume(name, *size_bytes, *mode)?,
@@ -90,9 +90,8 @@ impl OpenPool {
             return Err(failure.with_remedy(Remedy::ForceRemoval));
         }
         self.pool().remove_volume(name)?;
-        self.settings().forget(name)?;
         self.disconnect(name);
-        Ok(())
+        self.settings().forget(name)
     }
 
     fn resize(

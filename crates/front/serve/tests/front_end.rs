@@ -11,7 +11,7 @@ use gemelo_device::{
     FrontEndStats, Geometry, Listening, Request, Transfers,
 };
 use gemelo_format::DedupMode;
-use gemelo_serve::{PoolAccess, Purpose, Reply, RequestFailure, ServeOptions, serve};
+use gemelo_serve::{PoolAccess, Purpose, Reply, RequestFailure, ServeOptions, Values, serve};
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The front end, configured.
+#[derive(Clone)]
 struct Sizes {
     socket: PathBuf,
     carries_transfers: bool,
@@ -189,12 +190,14 @@ impl TestPool {
         front_ends: Vec<Sizes>,
         act: impl FnOnce(&[String]),
     ) -> Result<(), RequestFailure> {
-        let front_ends = front_ends.into_iter().map(|front_end| Box::new(front_end) as _).collect();
-        let options = ServeOptions { front_ends, ..ServeOptions::default() };
+        let made = move |_: &Values| -> Result<Vec<Box<dyn FrontEnd>>, RequestFailure> {
+            Ok(front_ends.iter().map(|one| Box::new(one.clone()) as Box<dyn FrontEnd>).collect())
+        };
         let (stop, monitor) = (StopFlag::new(), Arc::new(Recorder::new()));
         let (tell, told) = std::sync::mpsc::channel();
         let (path, flag) = (self.path(), stop.clone());
         let serving = std::thread::spawn(move || {
+            let options = ServeOptions { front_ends: Box::new(made), ..ServeOptions::default() };
             serve(&path.as_path().into(), options, monitor, &flag, |addresses| {
                 tell.send(addresses.clients.clone()).unwrap();
             })

@@ -117,7 +117,8 @@ impl FrontEnd for VhostFrontEnd {
             broken: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
         });
-        let listening = VhostListening { shared, exports, doors: Mutex::default() };
+        let listening =
+            VhostListening { shared, exports, doors: Mutex::default(), closing: Mutex::default() };
         let mut doors = listening.lock();
         for name in listening.exports.names() {
             // Such a volume is left out alone. Following the exports warns of it.
@@ -221,11 +222,18 @@ struct VhostListening {
     shared: Arc<Shared>,
     exports: Arc<dyn Exports>,
     doors: Mutex<Doors>,
+    /// Exports whose sockets are being closed. None of them is opened again before that has ended,
+    /// because the file is still there.
+    closing: Mutex<BTreeSet<String>>,
 }
 
 impl VhostListening {
     fn lock(&self) -> MutexGuard<'_, Doors> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn closing(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the sockets of new exports, closes those of removed ones, and forgets virtual machines
@@ -240,7 +248,10 @@ impl VhostListening {
         let mut doors = self.lock();
         refused.retain(|name| names.contains(name));
         for name in names {
-            if doors.contains_key(&name) || refused.contains(&name) {
+            if doors.contains_key(&name)
+                || refused.contains(&name)
+                || self.closing().contains(&name)
+            {
                 continue;
             }
             if let Some(reason) = self.shared.configured.unservable(&name) {
@@ -268,8 +279,13 @@ impl VhostListening {
 
     /// Closes the socket of an export, if it has one.
     fn close(&self, name: &str) {
-        let door = self.lock().remove(name);
-        if door.is_some_and(|door| !door.close(&SystemClock::new())) {
+        let mut doors = self.lock();
+        let Some(door) = doors.remove(name) else { return };
+        self.closing().insert(name.to_owned());
+        drop(doors);
+        let has_ended = door.close(&SystemClock::new());
+        self.closing().remove(name);
+        if !has_ended {
             self.shared.tell(|monitor| monitor.warn(&format!("{name}: {NOT_ENDED}")));
         }
     }

@@ -19,8 +19,8 @@ use gemelo_nbd::server::{
 };
 use gemelo_place::PoolPlace;
 use gemelo_serve::{
-    Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Values, handed_over,
-    unfit_for_events,
+    Addresses, InheritedSocket, MetricsAddress, RequestFailure, ServeOptions, Settings, Values,
+    handed_over, unfit_for_events,
 };
 use gemelo_ublk::{DriverKind, OpenedDriver, UblkFrontEnd, Wanted, open_drivers};
 use gemelo_vhost::VhostFrontEnd;
@@ -177,7 +177,7 @@ impl Arguments {
         Ok(self.settings.values().over(&Settings::read(place)?.pool))
     }
 
-    fn options(&self, place: &PoolPlace) -> crate::Result<ServeOptions> {
+    fn options(&self, place: &PoolPlace) -> crate::Result<ServeOptions<'_>> {
         if let Some(program) = &self.on_event
             && let Some(why) = unfit_for_events(program)
         {
@@ -186,8 +186,10 @@ impl Arguments {
         self.check_disks()?;
         let settings = self.settings(place)?;
         settings.fit(gemelo_base::memory::of_process())?;
+        let (tls, sockets) = (self.tls()?, handed_over()?);
+        let front_ends = move |settings: &Values| self.front_ends(settings, &tls, &sockets);
         Ok(ServeOptions {
-            front_ends: self.front_ends(&settings)?,
+            front_ends: Box::new(front_ends),
             volumes: self.volume.clone(),
             settings: self.settings.values(),
             read_only: self.read_only,
@@ -216,8 +218,20 @@ impl Arguments {
     }
 
     /// The protocols of clients, each with its options.
-    fn front_ends(&self, settings: &Values) -> crate::Result<Vec<Box<dyn FrontEnd>>> {
-        let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(self.nbd(settings)?)];
+    fn front_ends(
+        &self,
+        settings: &Values,
+        tls: &TlsPolicy,
+        sockets: &[InheritedSocket],
+    ) -> Result<Vec<Box<dyn FrontEnd>>, RequestFailure> {
+        let handed_over: Result<_, _> = sockets.iter().map(listener_of).collect();
+        let handed_over = handed_over.map_err(|error: std::io::Error| {
+            RequestFailure::refused(format!(
+                "a socket that was handed over cannot be used: {error}"
+            ))
+        })?;
+        let nbd = self.nbd(settings, tls.clone(), handed_over);
+        let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(nbd)];
         for driver in [DriverKind::Ublk, DriverKind::Nbd] {
             front_ends.push(Box::new(self.disks(driver, settings.is_on(WRITE_THROUGH))));
         }
@@ -264,16 +278,12 @@ impl Arguments {
         })
     }
 
-    fn nbd(&self, settings: &Values) -> crate::Result<NbdFrontEnd> {
+    fn nbd(&self, settings: &Values, tls: TlsPolicy, handed_over: Vec<Listener>) -> NbdFrontEnd {
         let has_file = self.listen.iter().any(|at| matches!(at.address, ListenAddress::Unix(_)));
         // The rights may be meant for the sockets of the other protocol.
         let are_rights_for_others = self.vhost_user.is_some() && !has_file;
-        let handed_over = handed_over()?.into_iter().map(|socket| match socket {
-            InheritedSocket::Unix(listener) => Listener::from_unix(listener),
-            InheritedSocket::Tcp(listener) => Listener::from_tcp(listener),
-        });
-        Ok(NbdFrontEnd {
-            handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,
+        NbdFrontEnd {
+            handed_over,
             listen: self.listen.clone(),
             socket_access: if are_rights_for_others {
                 SocketAccess::default()
@@ -285,14 +295,22 @@ impl Arguments {
                 idle_timeout: unless_zero(settings.span("idle-timeout")),
                 busy_wait: settings.span("busy-wait"),
                 write_through: settings.is_on(WRITE_THROUGH),
-                tls: self.tls()?,
+                tls,
                 clients: self.tls_client.clone(),
                 allow_insecure: self.insecure,
                 log_connections: settings.is_on("log-connections"),
                 ..ServerConfig::default()
             },
             memory_bytes: settings.size(CLIENT_MEMORY),
-        })
+        }
+    }
+}
+
+/// Listens at a socket that the service manager has opened, which stays open when this is dropped.
+fn listener_of(socket: &InheritedSocket) -> std::io::Result<Listener> {
+    match socket {
+        InheritedSocket::Unix(listener) => Listener::from_unix(listener.try_clone()?),
+        InheritedSocket::Tcp(listener) => Listener::from_tcp(listener.try_clone()?),
     }
 }
 

@@ -178,6 +178,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "serve",
         &[
             "gemelo serve /var/lib/gemelo/vms --listen unix:/run/gemelo/vms.sock",
+            "gemelo serve /var/lib/gemelo/vms --listen unix:/run/gemelo/vms/web.sock,volume=web-*",
             "gemelo serve /var/lib/gemelo/vms --vhost-user /run/gemelo/vhost --socket-group kvm",
             "gemelo serve /var/lib/gemelo/vms --ublk",
         ],

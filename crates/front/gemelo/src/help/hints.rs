@@ -1,10 +1,22 @@
 //! Hints for what people type who know other programs.
 
+const ONE_DEVICE: &str =
+    "nothing: a pool has one device. Put it on LVM or md, and gemelo pool grow follows them";
+
 /// Words in the place of a command: the command before, the word, and what to type here.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("", "list", "gemelo pool ls DIRECTORY, or gemelo volume ls POOL"),
+    ("", "ls", "gemelo pool ls DIRECTORY, or gemelo volume ls POOL"),
+    ("", "stat", "gemelo pool stat, or gemelo volume stat"),
     ("", "create", "gemelo pool create, or gemelo volume create"),
     ("", "destroy", "gemelo pool rm, or gemelo volume rm"),
+    ("", "delete", "gemelo pool rm, or gemelo volume rm"),
+    ("", "rm", "gemelo pool rm, or gemelo volume rm"),
+    ("", "find", "gemelo pool dedup"),
+    ("", "dedup", "gemelo pool dedup"),
+    ("", "defrag", "gemelo pool defrag"),
+    ("", "grow", "gemelo pool grow, or gemelo volume resize"),
+    ("", "shrink", "gemelo volume resize, or a smaller pool and gemelo volume copy"),
     ("", "snapshot", "gemelo volume snapshot"),
     ("", "clone", "gemelo volume clone"),
     ("", "rollback", "gemelo volume rollback"),
@@ -32,6 +44,9 @@ const COMMANDS: &[(&str, &str, &str)] = &[
         "shrink",
         "gemelo pool create a smaller one, and gemelo volume copy: a pool only grows",
     ),
+    ("pool", "add-device", ONE_DEVICE),
+    ("pool", "remove-device", ONE_DEVICE),
+    ("pool", "add", ONE_DEVICE),
     ("pool", "trim", "gemelo pool gc"),
     ("pool", "repair", "gemelo pool check --repair"),
     ("pool", "rollback", "gemelo volume rollback"),
@@ -94,9 +109,16 @@ const OF_VOLUMES: &[(&str, &str)] = &[
     ("retention", "--keep COUNTS"),
 ];
 
+/// Returns whether a word is an option of all commands, which may stand anywhere.
+fn is_for_all(word: &str) -> bool {
+    matches!(word, "-q" | "--quiet")
+}
+
 /// Returns what to type in the place of words that the program does not know.
 pub(crate) fn hint(words: &[String]) -> Option<String> {
-    let plain = |at: usize| words.get(at).map(String::as_str).filter(|word| !word.starts_with('-'));
+    let words: Vec<&String> = words.iter().filter(|word| !is_for_all(word)).collect();
+    let plain =
+        |at: usize| words.get(at).map(|word| word.as_str()).filter(|word| !word.starts_with('-'));
     let of = |before: &str, word: &str| {
         let found = COMMANDS.iter().find(|(parent, name, _)| *parent == before && *name == word);
         found.map(|(_, _, here)| (*here).to_owned())

@@ -52,10 +52,12 @@ fn strings(words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_command_has_help_and_refuses_unknown_options() {
+fn every_command_has_help_with_examples_and_refuses_unknown_options() {
     let leaves = leaves();
     assert!(leaves.len() > 50);
     for words in leaves {
+        let help = checked(&[words.clone(), strings(&["--help"])].concat()).out;
+        assert!(help.contains("\nExamples:\n  "), "{words:?}: {help}");
         let message = refused(&[words.clone(), strings(&["--no-such-option"])].concat());
         assert!(message.contains("--no-such-option"), "{words:?}: {message}");
     }

@@ -67,6 +67,7 @@ fn bytes_are_limited_for_one_volume_and_for_all() {
     for (of_volume, of_server) in [
         (&["--bytes-per-second", "4m", "--burst", "1ms"][..], &[][..]),
         (&["--bytes-per-second", "0"], &["--bytes-per-second", "4m", "--burst", "1ms"]),
+        (&["--bytes-per-second", "0"], &["--iops", "16", "--burst", "1ms"]),
     ] {
         done(&[&["volume", "set", &pool.volume("a")], of_volume].concat());
         let served = pool.serve(of_server);
@@ -75,7 +76,7 @@ fn bytes_are_limited_for_one_volume_and_for_all() {
         for part in 0..8 {
             assert!(write(&mut client, part * 64, &noise(part, 64 * BLOCK)).is_none());
         }
-        // Two MiB, of which the first part begins at once.
+        // Two MiB in eight parts, of which the first one begins at once.
         assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
         assert_eq!(served.stop(), (0, String::new()));
     }
@@ -178,6 +179,9 @@ fn limits_are_asked_for_and_not_inherited() {
     assert_eq!(got[0][..3], ["iops", "7", "volume"], "{got:?}");
     assert_eq!(got[1][..2], ["burst", "1s"], "{got:?}");
     assert_eq!(got[2].first(), Some(&"quota"), "{got:?}");
+    // No burst was the usual one.
+    done(&["volume", "set", &pool.volume("a"), "--burst", "0s"]);
+    assert_eq!(done(&["volume", "get", &pool.volume("a"), "burst"]), "burst  1ms  volume\n");
     assert!(!done(&["volume", "stat", &pool.volume("b")]).contains("quota"));
     assert_eq!(gemelo(&["volume", "set", "--help"]).status, 0);
 }

@@ -86,6 +86,14 @@ fn every_command_has_a_manual_page() {
         }
         let version = format!("\"gemelo {}\"", env!("CARGO_PKG_VERSION"));
         assert!(text.contains(&version), "{version} in {}", page.display());
+        let stem = page.to_str().unwrap().trim_end_matches(".1");
+        let has_commands =
+            pages.iter().any(|one| one.to_str().unwrap().starts_with(&format!("{stem}-")));
+        assert!(has_commands || text.contains("\n.SH EXAMPLES\n"), "examples in {stem}");
+        let is_of_pools = ["pool", "volume", "serve"]
+            .iter()
+            .any(|name| stem[6..].starts_with(&format!("-{name}")));
+        assert!(!is_of_pools || text.contains("\n.SH FILES\n"), "files in {stem}");
     }
     // Existing pages stay, unless that is asked for.
     fs::write(directory.join("gemelo-bench.1"), "mine").unwrap();

@@ -110,9 +110,10 @@ fn what_is_chosen_is_exported_and_a_read_only_pool_takes_no_changes() {
     assert_eq!(read(&mut client, 0, 512), vec![0; 512]);
     assert_eq!(write(&mut client, 0, b"x"), ErrorCode::PERM);
     assert!(matches!(connect(&pool.uri("b")), Err(ClientError::NoSuchExport)));
-    assert!(
-        refused(&["volume", "create", &pool.volume("c"), "--size", "8m"]).contains("reading only")
-    );
+    let said = refused(&["volume", "create", &pool.volume("c"), "--size", "8m"]);
+    assert!(said.contains("reading only: 'gemelo pool status' says why"), "{said}");
+    let status = done(&["pool", "status", &pool.path()]);
+    assert!(status.contains("read-only as its server was told with --read-only"), "{status}");
     done(&["volume", "export", &pool.volume("b"), &pool.file("back")]);
     assert_eq!(served.stop(), (0, String::new()));
     let listen = format!("unix:{}", pool.file("socket"));

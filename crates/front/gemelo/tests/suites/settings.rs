@@ -5,7 +5,8 @@ use crate::common::{Ran, gemelo};
 use crate::served::{Served, TestPool, done, flip_first, noise, refused};
 use gemelo_nbd::client::{Client, Submission};
 use gemelo_nbd::wire::ErrorCode;
-use serde_json::Value;
+use gemelo_serve::{SETTINGS, Setting};
+use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,8 @@ fn nonsense_changes_nothing() {
         (&["volume", "set", &volume, "--keep", "24x"], "24h 7d 4w"),
         (&["volume", "set", &volume, "--cache", "1m"], "--cache"),
         (&["volume", "set", &volume, "--finder-delay", "1s", "--compression", "lz4"], "compress"),
+        (&["volume", "set", &volume, "--iops", "5", "--compression", "lz4"], "compress"),
+        (&["volume", "set", &volume, "--iops", "5", "--reserve", "9m"], "has 8 MiB"),
         (&["volume", "get", &volume, "cache"], "no setting of a volume is called 'cache'"),
         (&["volume", "get", &pool.volume("b")], "no volume"),
         (&["pool", "set", &path, "finder-delay=1s"], "here: --finder-delay 1s"),
@@ -110,6 +113,7 @@ fn nonsense_changes_nothing() {
         let said = refused(words);
         assert!(said.contains(part), "{words:?}: {said}");
     }
+    assert_eq!(of_volume(&pool, "a", "iops"), is("no limit", "built-in"));
     assert!(!fs::exists(pool.file("pool/settings.toml")).unwrap());
     let served = pool.serve(&["--read-only"]);
     assert!(gemelo(&["pool", "set", &path, "--finder-delay", "1s"]).status != 0);
@@ -189,6 +193,33 @@ fn checks_of_reads_are_switched_while_served() {
     served.stop();
 }
 
+/// A refused creation once took the schedule of the volume that has the name.
+#[test]
+fn a_volume_keeps_its_settings_when_another_one_of_its_name_is_refused() {
+    let pool = with_volume(&[], "a");
+    for is_served in [false, true] {
+        let served = is_served.then(|| pool.serve(&[]));
+        let volume = pool.volume("a");
+        set_volume(&pool, "a", &["--every", "1000d", "--finder-delay", "1h", "--iops", "7"]);
+        fs::write(pool.file("raw"), noise(1, 4096)).unwrap();
+        for words in [
+            &["create", &volume, "--size", "8m"][..],
+            &["import", &pool.file("raw"), &volume],
+            &["snapshot", &volume, "a"],
+            &["clone", &volume, "a"],
+            &["rename", &volume, "a"],
+        ] {
+            refused(&[&["volume"], words].concat());
+            for (name, value) in [("every", "1000d"), ("finder-delay", "1h"), ("iops", "7")] {
+                assert_eq!(of_volume(&pool, "a", name), is(value, "volume"), "{words:?}");
+            }
+        }
+        if let Some(served) = served {
+            assert_eq!(served.stop().0, 0);
+        }
+    }
+}
+
 #[test]
 fn settings_go_with_their_volume() {
     let pool = with_volume(&[], "a");
@@ -207,6 +238,11 @@ fn settings_go_with_their_volume() {
     fs::write(pool.file("pool/settings.toml"), "[volume.c]\nfinder-delay = \"1h\"\n").unwrap();
     done(&["volume", "create", &pool.volume("c"), "--size", "8m"]);
     assert_eq!(of_volume(&pool, "c", "finder-delay"), is("5s", "built-in"));
+    fs::write(pool.file("pool/settings.toml"), "[volume.d]\nfinder-delay = \"1h\"\n").unwrap();
+    let other = with_volume(&[], "e");
+    done(&["volume", "snapshot", &other.volume("e"), "e-1"]);
+    done(&["volume", "copy", &other.volume("e-1"), &pool.volume("d")]);
+    assert_eq!(of_volume(&pool, "d", "finder-delay"), is("5s", "built-in"));
 }
 
 /// The names of the snapshots of the schedule of a volume.
@@ -337,6 +373,69 @@ fn a_server_makes_the_snapshots_itself_and_a_used_one_stays() {
     }
     assert!(!scheduled(&pool, "web").contains(&first));
     served.stop();
+}
+
+#[test]
+fn help_get_and_the_schema_have_the_settings_of_the_table() {
+    let pool = with_volume(&[], "a");
+    let of_pools: fn(&Setting) -> bool = Setting::is_of_pools;
+    for (of, place, belongs) in
+        [("pool", pool.path(), of_pools), ("volume", pool.volume("a"), Setting::is_of_volumes)]
+    {
+        let help = done(&[of, "set", "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+        let got = done(&[of, "get", &place]);
+        let mut got = got.lines().filter_map(|line| line.split_whitespace().next());
+        for Setting { name, kind, about, default, .. } in SETTINGS.iter().filter(|one| belongs(one))
+        {
+            let option = format!("--{name} <{}> {about}", kind.value_name());
+            assert!(help.contains(&option), "{option} in {help}");
+            assert!(help.contains(&format!("[default: {default}")), "{name}");
+            assert_eq!(got.next(), Some(*name));
+        }
+        assert_eq!(got.next(), None);
+    }
+    let schema: Value = serde_json::from_str(&done(&["schema", "settings"])).unwrap();
+    let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+    assert_eq!(schema["$defs"]["SettingReport"]["properties"]["name"]["enum"], json!(names));
+    // A server takes those of pools, and its help has only what is chosen for a server.
+    let help = done(&["serve", "--help"]);
+    let options: Vec<&str> = help.lines().filter(|line| line.starts_with("      --")).collect();
+    assert!(options.len() <= 23, "{options:?}");
+    for setting in SETTINGS.iter().filter(|setting| setting.is_of_pools()) {
+        assert!(!help.contains(&format!("--{} <", setting.name)), "{}", setting.name);
+    }
+}
+
+/// Each of these was chosen otherwise when the server was started.
+#[test]
+fn settings_of_the_pool_that_apply_at_once_are_in_effect_while_served() {
+    let pool = TestPool::new(&["--commit-interval", "1h", "--warn-used", "90"]);
+    done(&["volume", "create", &pool.volume("a"), "--size", "8m"]);
+    let served = pool.serve(&[]);
+    let content = noise(4, 1 << 20);
+    let mut one = client(&pool, "a");
+    let written = Submission::Write { offset: 0, data: &content, durable: false };
+    assert!(one.run(written, |done| done.error).unwrap().is_none());
+    set(&pool, &["--commit-interval", "100ms"]);
+    // What no client flushes is durable after that time.
+    std::thread::sleep(Duration::from_secs(1));
+    served.kill();
+    let back = pool.file("back");
+    done(&["volume", "export", &pool.volume("a"), &back]);
+    assert!(fs::read(back).unwrap().starts_with(&content));
+
+    let served = pool.serve(&[]);
+    assert_eq!(pool.stat("/health/state"), "good");
+    set(&pool, &["--warn-used", "1"]);
+    assert_eq!(pool.stat("/health/reason"), "space");
+    set(&pool, &["--scrub-interval", "1d"]);
+    let began = Instant::now();
+    while pool.stat("/scrub/last").is_null() {
+        assert!(began.elapsed() < PATIENCE, "a pool that was never scrubbed is due at once");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(served.stop().0, 0);
+    pool.assert_clean();
 }
 
 #[test]

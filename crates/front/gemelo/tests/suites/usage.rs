@@ -2,6 +2,7 @@
 
 use crate::common::{Ran, gemelo, gemelo_reading};
 use crate::served::{Served, TestPool, done, refused};
+use gemelo_nbd::client::Client;
 use gemelo_tools::has_tool;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,6 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// Runs gemelo as a user without rights; [`None`] if this process may not become one.
 fn as_nobody(words: &[&str]) -> Option<Output> {
@@ -181,6 +183,38 @@ fn a_standby_that_is_told_to_end_has_done_its_work() {
     assert_eq!(Served::stop(served), (0, String::new()));
 }
 
+/// It had those of its own start, and `pool get` showed the others.
+#[test]
+fn a_standby_serves_with_the_settings_that_the_pool_has_then() {
+    let pool = TestPool::new(&[]);
+    done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
+    let served = pool.serve(&[]);
+    let other = pool.file("other");
+    let mut standby = Command::new(env!("CARGO_BIN_EXE_gemelo"))
+        .args(["serve", &pool.path(), "--standby", "--listen", &format!("unix:{other}")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(standby.stderr.take().unwrap());
+    stderr.read_line(&mut said).unwrap();
+    assert!(said.contains("standing by"), "{said}");
+    done(&["pool", "set", &pool.path(), "--max-connections", "1"]);
+    assert_eq!(served.stop().0, 0);
+    said.clear();
+    BufReader::new(standby.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("listening"), "{said}");
+    let uri = format!("nbd+unix:///a?socket={other}").parse().unwrap();
+    let connect = || Client::connect(&uri, 1, Duration::from_secs(20));
+    let first = connect().unwrap();
+    assert!(connect().is_err(), "one client at a time");
+    drop(first);
+    let process = rustix::process::Pid::from_child(&standby);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(standby.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_data_set_that_is_too_small_is_told_once_at_the_end_and_only_of_a_success() {
     const WARNING: &str = "are too little data for the distribution";
@@ -210,4 +244,53 @@ fn an_option_that_is_meant_for_a_file_gives_up_no_data() {
     done(&[&check[..], &["--force"]].concat());
     let said = refused(&[&check[..], &["--repair", "--force"]].concat());
     assert!(said.contains("name another file"), "{said}");
+}
+
+#[test]
+fn words_of_other_programs_are_answered_with_those_of_this_one() {
+    for (line, here) in [
+        ("pool find p", "gemelo pool dedup"),
+        ("-q pool find p", "gemelo pool dedup"),
+        ("find p", "gemelo pool dedup"),
+        ("pool arrange p", "gemelo pool defrag"),
+        ("destroy p", "gemelo pool rm, or gemelo volume rm"),
+        ("pool destroy p", "gemelo pool rm"),
+        ("volume destroy p/a", "gemelo volume rm"),
+        ("rollback p/a", "gemelo volume rollback"),
+        ("pool rollback p", "gemelo volume rollback"),
+        ("pool shrink p", "gemelo pool create a smaller one"),
+        ("pool add-device p /dev/x", "nothing: a pool has one device. Put it on LVM or md"),
+        ("volume shrink p/a", "gemelo volume resize --size SIZE --force"),
+        ("list", "gemelo pool ls DIRECTORY, or gemelo volume ls POOL"),
+        ("pool list", "gemelo pool ls"),
+        ("volume list p", "gemelo volume ls POOL"),
+        ("bench --target null: --rw=randread", "--operation write, read or mixed"),
+        ("bench --target null: --bs 4k", "--request-size SIZE"),
+        ("bench --iodepth=4 --target null:", "--queue-depth N"),
+        ("bench --target null: --numjobs 4", "--processes N"),
+        ("bench --target null: --size=1g", "--file-size SIZE"),
+    ] {
+        let said = refused(&line.split(' ').collect::<Vec<_>>());
+        assert!(said.contains(&format!("\nhere: {here}")), "{line}: {said}");
+    }
+}
+
+#[test]
+fn the_help_has_the_commands_in_groups() {
+    let help = done(&["--help"]);
+    let group = |heading: &str| {
+        let (_, below) = help.split_once(&format!("\nCommands {heading}:\n")).unwrap();
+        below.split("\n\n").next().unwrap().to_owned()
+    };
+    for (heading, names) in [
+        ("to analyse", &["scan", "distribution", "trace"][..]),
+        ("to load", &["generate", "bench", "suite", "replay", "filebench", "verify"]),
+        ("to compare", &["compare", "campaign", "report"]),
+        ("to store", &["pool", "volume", "serve", "attach", "domain"]),
+    ] {
+        let group = group(heading);
+        for name in names {
+            assert!(group.lines().any(|line| line.starts_with(&format!("  {name} "))), "{help}");
+        }
+    }
 }

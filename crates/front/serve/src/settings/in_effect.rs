@@ -1,5 +1,6 @@
 //! The settings of an open pool: which value is in effect, why, and how it changes.
 
+use super::table::names;
 use super::{Applies, SETTINGS, Scope, Setting, Settings, Value, Values, setting};
 use crate::failure::RequestFailure;
 use crate::kept_text::KeptText;
@@ -28,6 +29,7 @@ pub enum SettingSource {
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SettingReport {
     /// The name.
+    #[schemars(extend("enum" = names()))]
     pub name: String,
     /// The value in effect.
     pub value: String,

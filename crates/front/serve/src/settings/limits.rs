@@ -4,6 +4,9 @@ use super::{Setting, Value};
 use gemelo_format::VolumeLimits;
 use std::time::Duration;
 
+/// The burst of a volume for which nothing is to be saved up.
+const SHORTEST_BURST_MS: u64 = 1;
+
 impl Setting {
     /// Returns whether the setting is a limit of a volume.
     pub(crate) fn is_limit(&self) -> bool {
@@ -25,11 +28,13 @@ impl Setting {
         }
     }
 
-    /// Sets the limit of this name. No value, and a limit of 0, are none.
+    /// Sets the limit of this name. No value, and a rate or a size of 0, are none.
     pub(crate) fn set_limit(&self, limits: &mut VolumeLimits, value: &Option<Value>) {
         let number = match value {
             Some(Value::Count(number) | Value::Size(number)) => Some(*number),
-            Some(Value::Span(span)) => Some(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+            Some(Value::Span(span)) => {
+                Some(u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(SHORTEST_BURST_MS))
+            }
             _ => None,
         };
         let number = number.filter(|number| *number > 0);

@@ -68,6 +68,11 @@ pub fn setting(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
+/// Returns the names of all settings.
+pub(crate) fn names() -> Vec<&'static str> {
+    SETTINGS.iter().map(|setting| setting.name).collect()
+}
+
 const fn at_once(
     scope: Scope,
     name: &'static str,

@@ -10,6 +10,7 @@ use crate::values::pool_place_parser;
 use clap::{Args, ValueHint};
 use gemelo_base::ShowPath as _;
 use gemelo_base::units::format_size;
+use gemelo_disk::pool_part;
 use gemelo_place::PoolPlace;
 use gemelo_record::ResultFile;
 use gemelo_serve::{Health, StatReport};
@@ -127,17 +128,28 @@ impl PoolRow {
     }
 }
 
-/// Returns whether a directory is a pool.
+/// The disks in the directory of a pool.
+const DISKS: [&str; 2] = ["metadata", "data"];
+
+/// Returns whether a directory is a pool: whether it has files or links of both names. The device
+/// of a link may be missing.
 ///
 /// # Errors
 /// Fails if the user may not look into it.
 fn is_pool(directory: &Path) -> crate::Result<bool> {
     let cannot = || format!("cannot look into {}", directory.shown());
-    let has = |name: &str| match directory.join(name).try_exists() {
-        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
-        found => found.with_context(cannot).or_bad_input(),
+    let has = |name: &str| match directory.join(name).symlink_metadata() {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(false)
+        }
+        found => found.map(|_| true).with_context(cannot).or_bad_input(),
     };
-    Ok(has("metadata")? && has("data")?)
+    Ok(has(DISKS[0])? && has(DISKS[1])?)
+}
+
+/// Returns whether a directory has a disk of a pool: of one elsewhere, or all that is left of one.
+fn has_disk(directory: &Path) -> bool {
+    DISKS.iter().any(|name| pool_part(&directory.join(name)).is_some())
 }
 
 /// The pools that were found, and the directories into which the user may not look.
@@ -164,12 +176,16 @@ impl Found {
             paths.push(entry.with_context(cannot)?.path());
         }
         paths.sort();
+        let before = self.pools.len();
         for path in paths {
             match is_pool(&path) {
                 Ok(true) => self.pools.push(PoolPlace::Directory(path)),
                 Ok(false) => (),
                 Err(error) => self.closed.push(error.message()),
             }
+        }
+        if self.pools.len() == before && has_disk(directory) {
+            self.pools.push(place.clone());
         }
         Ok(())
     }

@@ -81,7 +81,9 @@ impl Rights {
             return text
                 + "# The disks of this pool lie where the unit may write: it needs nothing.\n";
         }
-        text += "[Service]\n";
+        text += &format!(
+            "# gemelo-tick@{name}.service, for a pool that is not served, needs the same.\n[Service]\n"
+        );
         for directory in &self.directories {
             text += &format!("ReadWritePaths={}\n", word(directory));
         }

@@ -58,7 +58,7 @@ enum Action {
     ///
     /// Takes no time, however large the volume is. What was written since then is lost, unless
     /// there is a snapshot of it. All snapshots stay, also later ones. A volume with connected
-    /// clients is rolled back only with --force.
+    /// clients is rolled back only with --force. 'gemelo volume ls' lists the snapshots.
     Rollback(copy::Rollback),
     /// Keep a snapshot from being removed, also with --force
     Hold(copy::Hold),

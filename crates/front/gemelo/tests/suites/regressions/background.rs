@@ -111,6 +111,9 @@ fn a_damaged_page_makes_a_server_refuse_changes_and_say_so_once() {
         let (status, said) = served.stop();
         let told = said.matches("the pool stopped taking changes because its metadata").count();
         assert!(told >= 1, "{policy}: {said}");
+        for event in ["[read-only]", "[damage-found]"] {
+            assert_eq!(said.matches(event).count(), 1, "{policy}: {said}");
+        }
         assert!(said.lines().count() < 10, "{policy}: {said}");
         assert_ne!(status, 0, "{policy}: what could not be written is told at the end: {said}");
         // The advice of the reason: it ends the failure.

@@ -207,6 +207,7 @@ fn the_rights_of_a_unit_follow_from_the_disks_of_its_pool() {
     let said = done(&["pool", "unit", &pool]);
     assert!(said.starts_with("# /etc/systemd/system/gemelo@vms.service.d/"), "{said}");
     assert!(said.contains(&format!("\nReadWritePaths=\"{fast}\"\n")), "{said}");
+    assert!(said.contains("\n# gemelo-tick@vms.service, "), "{said}");
     assert!(!said.contains("Device"), "{said}");
     assert!(refused(&["pool", "unit", &path("none")]).contains("no disk of a pool"));
     // A device of this host stands for one with a pool.
