@@ -29,7 +29,8 @@ ceph_command() {
 free_port() {
     local port
     for _ in $(seq 100); do
-        port=$((20000 + RANDOM % 20000))
+        # The system gives later ones to clients.
+        port=$((20000 + RANDOM % 12000))
         (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || {
             echo "$port"
             return
