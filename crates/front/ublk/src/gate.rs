@@ -1,10 +1,10 @@
 //! The gate of a device's queues: all of their threads pass it at once, or none does. The thread
-//! that starts them passes with them, and knows then that the kernel has all queues to start a disk.
+//! that starts them passes with them, and knows then that all queues can serve.
 //!
 //! The driver counts a queue as served with the command of its last tag. A server that dies between
 //! the counts of two queues leaves a device that Linux 6.12 cannot have taken over: the next try
-//! stops its kernel. So each thread waits here before that command, and the time between them is
-//! that of a wake-up.
+//! hangs, or stops the kernel. So each thread waits here before that command, and the time between
+//! them is that of a wake-up.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
