@@ -107,7 +107,7 @@ mod tests {
         rustix::io::write(&file, &1u64.to_ne_bytes()).unwrap();
         let mut notice = [PollFd::new(&last.notice, PollFlags::IN)];
         assert_eq!(poll(&mut notice, None), Ok(1));
-        assert_eq!(last.take(), Some(i32::from(PollFlags::IN.bits() as u16)));
+        assert_eq!(last.take(), Some(i32::from(PollFlags::IN.bits())));
         assert!(!last.is_in_kernel());
     }
 
