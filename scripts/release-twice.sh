@@ -8,10 +8,13 @@ cd "$(dirname "$0")/.."
 mkdir "${1:?a new directory}"
 directory=$(cd "$1" && pwd)
 tools="${CARGO_TARGET_DIR:-$PWD/target}/release-tools"
+# Commits that are made meanwhile do not count.
+commit=$(git rev-parse HEAD)
 
 make_in() {
     local place=$1 target=$2 output=$3
     git clone --quiet . "$place"
+    git -C "$place" checkout --quiet --detach "$commit"
     mkdir -p "$target"
     ln -s "$tools" "$target/release-tools"
     CARGO_TARGET_DIR="$target" "$place/scripts/release.sh" "$output" >&2
