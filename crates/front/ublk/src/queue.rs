@@ -165,24 +165,11 @@ impl Queue {
     fn wait_briefly(&mut self) -> io::Result<bool> {
         let until = types::Timespec::from(LAST_WAIT);
         let until = types::SubmitArgs::new().timespec(&until);
-        match self.ring.submitter().submit_with_args(1, &until) {
-            Ok(_) => Ok(true),
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::TIME) => Ok(false),
-                Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(true),
-                _ => Err(error),
-            },
-        }
+        has_come(self.ring.submitter().submit_with_args(1, &until))
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        match self.ring.submit_and_wait(1) {
-            Ok(_) => Ok(()),
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
-                _ => Err(error),
-            },
-        }
+        has_come(self.ring.submit_and_wait(1)).map(|_| ())
     }
 
     /// Takes the requests that have come. Returns whether the queue shall end.
@@ -326,6 +313,16 @@ impl Side {
         if let (Ok(()), Some(change)) = (&request.outcome, Change::of(&request.operation)) {
             request.outcome = log.keep(&self.kept, change, &*self.device);
         }
+    }
+}
+
+/// Returns whether something may have come after a wait, and not its time alone has passed.
+fn has_come(waited: io::Result<usize>) -> io::Result<bool> {
+    let Err(error) = waited else { return Ok(true) };
+    match Errno::from_io_error(&error) {
+        Some(Errno::TIME) => Ok(false),
+        Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(true),
+        _ => Err(error),
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 /// Runs gemelo as a user without rights; [`None`] if this process may not become one.
@@ -157,13 +157,11 @@ fn a_report_is_made_of_a_campaign_and_its_runs_are_told_one_by_one() {
     assert!(said.contains("campaign"), "{said}");
 }
 
-#[test]
-fn a_standby_that_is_told_to_end_has_done_its_work() {
-    let pool = TestPool::new(&[]);
-    let served = pool.serve(&[]);
-    let other = format!("unix:{}", pool.file("other"));
+/// Starts a standby of a served pool with this socket. Returns it standing by, and what it says
+/// from then on.
+fn standby(pool: &TestPool, socket: &str) -> (Child, BufReader<ChildStderr>) {
     let mut standby = Command::new(env!("CARGO_BIN_EXE_gemelo"))
-        .args(["serve", &pool.path(), "--standby", "--listen", &other])
+        .args(["serve", &pool.path(), "--standby", "--listen", &format!("unix:{socket}")])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -172,12 +170,20 @@ fn a_standby_that_is_told_to_end_has_done_its_work() {
     let mut stderr = BufReader::new(standby.stderr.take().unwrap());
     stderr.read_line(&mut said).unwrap();
     assert!(said.contains("standing by"), "{said}");
+    (standby, stderr)
+}
+
+#[test]
+fn a_standby_that_is_told_to_end_has_done_its_work() {
+    let pool = TestPool::new(&[]);
+    let served = pool.serve(&[]);
+    let (standby, mut stderr) = standby(&pool, &pool.file("other"));
     let process = rustix::process::Pid::from_child(&standby);
     rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     let output = standby.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(output.stdout, b"stopped\n");
-    said.clear();
+    let mut said = String::new();
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(said, "");
     assert_eq!(Served::stop(served), (0, String::new()));
@@ -190,19 +196,10 @@ fn a_standby_serves_with_the_settings_that_the_pool_has_then() {
     done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
     let served = pool.serve(&[]);
     let other = pool.file("other");
-    let mut standby = Command::new(env!("CARGO_BIN_EXE_gemelo"))
-        .args(["serve", &pool.path(), "--standby", "--listen", &format!("unix:{other}")])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut stderr = BufReader::new(standby.stderr.take().unwrap());
-    stderr.read_line(&mut said).unwrap();
-    assert!(said.contains("standing by"), "{said}");
+    let (mut standby, _stderr) = standby(&pool, &other);
     done(&["pool", "set", &pool.path(), "--max-connections", "1"]);
     assert_eq!(served.stop().0, 0);
-    said.clear();
+    let mut said = String::new();
     BufReader::new(standby.stdout.take().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("listening"), "{said}");
     let uri = format!("nbd+unix:///a?socket={other}").parse().unwrap();
