@@ -51,7 +51,7 @@ impl Arguments {
     pub(crate) fn read() -> Self {
         let matches = with_negative_values(completed(Self::command())).try_get_matches();
         let read = matches.and_then(|matches| Self::from_arg_matches(&matches));
-        read.unwrap_or_else(|error| refuse(&error))
+        read.unwrap_or_else(|error| refuse(error))
     }
 
     /// Uses, and gives up, the rights that the command needs only once.
@@ -69,13 +69,16 @@ impl Arguments {
 
 /// Says that the arguments make no command, and what is meant if that can be guessed, and ends the
 /// process.
-fn refuse(error: &clap::Error) -> ! {
-    let _ = error.print();
+fn refuse(mut error: clap::Error) -> ! {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| gemelo_base::text_of_name(&word)).collect();
-    if error.use_stderr()
-        && let Some(here) = hint(&words)
-    {
+    let here = hint(&words).filter(|_| error.use_stderr());
+    if here.is_some() {
+        // What is meant is known, and it is no value that looks like an option.
+        error.remove(clap::error::ContextKind::Suggested);
+    }
+    let _ = error.print();
+    if let Some(here) = here {
         let _ = writeln!(std::io::stderr(), "\nhere: {here}");
     }
     std::process::exit(error.exit_code())
