@@ -92,7 +92,7 @@ impl SharedStore {
 }
 
 impl StoreSetUp for SharedStore {
-    gemelo_store::forward_to!(below: blocks, enlarge, write_labels, check_labels, content_of_form, write_forms);
+    gemelo_store::forward_to!(below: blocks, enlarge, cut, copy_label, write_labels, check_labels, content_of_form, write_forms);
 }
 
 impl StoreRoom for SharedStore {

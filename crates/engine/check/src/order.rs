@@ -42,6 +42,12 @@ impl Sharers {
         self.known.entry(pbn).or_default().push(at);
     }
 
+    /// Notes that all LBNs that refer to a block refer to another one from now on.
+    pub(crate) fn follow(&mut self, from: Pbn, to: Pbn) {
+        let known = self.known.remove(&from).unwrap_or_default();
+        self.known.insert(to, known);
+    }
+
     /// Fails if nothing refers to a block that a commit shares.
     pub(crate) fn check_share(&mut self, pbn: Pbn, maps: Maps<'_>) -> Result<(), CheckError> {
         if self.is_shared(pbn, maps)? {

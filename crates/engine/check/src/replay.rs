@@ -95,6 +95,8 @@ impl Walk {
             Change::Lose { volume, first, count } => self.lose(volume, first, count)?,
             Change::JournalData { pbn, content } => self.journal_contents(pbn, content)?,
             Change::Grow { data_blocks } => self.grow(data_blocks)?,
+            Change::Cut { data_blocks } => self.cut(data_blocks)?,
+            Change::Move { from, to, .. } => self.move_content(from, to)?,
             Change::Identify { pbn, fingerprint } => {
                 self.check_pbn(pbn)?;
                 self.identities.set(pbn.number(), Identity::of(fingerprint));
@@ -149,6 +151,31 @@ impl Walk {
             return Err(FormatError::damaged("a commit enlarges the data store beyond any pool"));
         }
         self.data_blocks = self.data_blocks.max(data_blocks);
+        Ok(())
+    }
+
+    fn cut(&mut self, data_blocks: u64) -> Result<(), FormatError> {
+        if data_blocks == 0 || data_blocks > self.data_blocks {
+            return Err(FormatError::damaged("a commit cuts the data store to an impossible size"));
+        }
+        self.data_blocks = data_blocks;
+        Ok(())
+    }
+
+    /// Lets all references to a block follow its content to another one.
+    fn move_content(&mut self, from: Pbn, to: Pbn) -> Result<(), CheckError> {
+        self.check_pbn(from)?;
+        self.check_pbn(to)?;
+        if from == to || self.source.moved.contains_key(&to) {
+            let number = to.number();
+            let what = format!("a commit moves a content to block {number}, which was moved");
+            return Err(FormatError::damaged(what).into());
+        }
+        self.sharers.check_share(from, (&self.volumes, &self.source))?;
+        self.sharers.check_store(to, (&self.volumes, &self.source))?;
+        self.source.moved.insert(from, to);
+        self.sharers.follow(from, to);
+        self.identities.move_to(from.number(), to.number());
         Ok(())
     }
 

@@ -4,9 +4,10 @@ use crate::CheckError;
 use crate::map::{Leaf, Region};
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::{
-    FormatError, MapEntry, NodeRef, PAGE_BYTES, Page, PoolSeed, Reading, Regions, WordForm,
+    FormatError, MapEntry, NodeRef, PAGE_BYTES, Page, Pbn, PoolSeed, Reading, Regions, WordForm,
     read_slot,
 };
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The entries of a region, in the order of their LBNs.
@@ -19,6 +20,8 @@ pub(crate) struct Source {
     pub(crate) regions: Regions,
     pub(crate) seed: PoolSeed,
     pub(crate) words: WordForm,
+    /// The blocks that have the contents of others which maps name.
+    pub(crate) moved: HashMap<Pbn, Pbn>,
 }
 
 impl Source {
@@ -53,8 +56,21 @@ impl Source {
         let mut pages = pages.iter();
         let entries = regions.iter().map(|(number, region)| {
             let page = region.leaf().and_then(|_| pages.next());
-            region.entries(*number, page, self.words)
+            let entries = region.entries(*number, page, self.words).into_iter();
+            entries.map(|(lbn, place)| (lbn, self.present_place(place))).collect()
         });
         Ok(entries.collect())
+    }
+
+    /// The place of a content now that a map names at an earlier one.
+    fn present_place(&self, place: MapEntry) -> MapEntry {
+        match place {
+            MapEntry::Stored(pbn, checksum) if !self.moved.is_empty() => {
+                let next = |pbn: &Pbn| self.moved.get(pbn).copied();
+                let last = std::iter::successors(Some(pbn), next).last();
+                MapEntry::Stored(last.unwrap_or(pbn), checksum)
+            }
+            place => place,
+        }
     }
 }

@@ -122,6 +122,8 @@ impl Values<'_> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Change {
     new: Option<Identity>,
+    /// The block that had the identity at the checkpoint, if its content was moved here.
+    origin: Option<u64>,
     is_suspect: Option<bool>,
 }
 
@@ -144,7 +146,36 @@ impl Identities {
     }
 
     pub(crate) fn set(&mut self, pbn: u64, identity: Identity) {
-        self.changed.insert(pbn, Change { new: Some(identity), is_suspect: None });
+        self.changed.insert(pbn, Change { new: Some(identity), ..Change::default() });
+    }
+
+    /// Gives a block the identity of another one.
+    pub(crate) fn move_to(&mut self, from: u64, to: u64) {
+        let mut moved = self.changed.get(&from).copied().unwrap_or_default();
+        if moved.new.is_none() {
+            moved.origin.get_or_insert(from);
+        }
+        self.changed.insert(to, moved);
+    }
+
+    /// Looks up the identities that were moved, in the order of their origins.
+    pub(crate) fn find_moved(&mut self, read: (&Source, Work<'_>)) -> Result<(), CheckError> {
+        let moved = self.changed.iter();
+        let moved = moved.filter_map(|(to, change)| Some((change.origin?, *to)));
+        let mut moved: Vec<(u64, u64)> = moved.collect();
+        moved.sort_unstable();
+        let Some((first, _)) = moved.first() else { return Ok(()) };
+        let mut stored = self.stored.from(read, *first);
+        for (origin, to) in moved {
+            while stored.peek()?.is_some_and(|(pbn, _)| pbn < origin) {
+                stored.next()?;
+            }
+            let found = stored.peek()?.filter(|(pbn, _)| *pbn == origin);
+            let bits = found.map_or(0, |(_, bits)| bits);
+            let change = self.changed.entry(to).or_default();
+            (change.new, change.origin) = (Some(Identity::from_bytes(bits.to_le_bytes())), None);
+        }
+        Ok(())
     }
 
     pub(crate) fn suspect(&mut self, pbn: u64, is_suspect: bool) {

@@ -144,7 +144,7 @@ impl Walk {
             sharers: Sharers::new(UsedPbns::new(&superblock, root.data_blocks)),
             data_blocks: root.data_blocks,
             present_blocks,
-            source: Source { disk, regions, seed, words: superblock.words },
+            source: Source { disk, regions, seed, words: superblock.words, moved: HashMap::new() },
             superblock,
             volumes: BTreeMap::new(),
             identities: Identities::new(Leaves::new(Part::Fingerprints, true)),
@@ -161,7 +161,7 @@ impl Walk {
         let mut shared = HashSet::new();
         let note = |commit: ReplayedCommit| {
             shared.extend(commit.changes.iter().filter_map(|change| match change {
-                Change::Share { pbn, .. } => Some(*pbn),
+                Change::Share { pbn, .. } | Change::Move { from: pbn, .. } => Some(*pbn),
                 _ => None,
             }));
             Ok::<_, CheckError>(())
@@ -181,6 +181,8 @@ impl Walk {
             apply,
         )?;
         report_journal(replayed, report);
+        let source = walk.source.clone();
+        walk.identities.find_moved((&source, work))?;
         report.volumes = walk.volumes.len() as u64;
         Ok(walk)
     }

@@ -7,6 +7,9 @@ use crate::packed::Compression;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
 use crate::volume::{Receiving, SnapshotId, VolumeRecord, padding_from, source_from};
 
+mod effects;
+mod of_store;
+
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -95,6 +98,20 @@ pub enum Change {
     },
     /// Enlarges the data store.
     Grow {
+        /// The new size in blocks, block 0 included.
+        data_blocks: u64,
+    },
+    /// Moves the content of a block to a fresh one, with all references to it.
+    Move {
+        /// The block that had the content, which is free from then on.
+        from: Pbn,
+        /// The block that has it, to which nothing referred before.
+        to: Pbn,
+        /// The checksum of the content.
+        checksum: Checksum,
+    },
+    /// Makes the data store smaller. No block at or beyond its new end has a content.
+    Cut {
         /// The new size in blocks, block 0 included.
         data_blocks: u64,
     },
@@ -240,20 +257,6 @@ impl Change {
                 // No volume was made in the first second of 1970, so 0 stands for an unknown time.
                 put_varint(out, created_s.unwrap_or(0));
             }
-            Self::Grow { data_blocks } => {
-                out.push(10);
-                put_varint(out, *data_blocks);
-            }
-            Self::Identify { pbn, fingerprint } => {
-                out.push(16);
-                put_pbn(out, *pbn);
-                out.extend_from_slice(&fingerprint.to_bytes());
-            }
-            Self::Suspect { pbn, is_suspect } => {
-                out.push(17);
-                put_pbn(out, *pbn);
-                out.push(u8::from(*is_suspect));
-            }
             Self::Lose { volume, first, count } => put_range(out, 18, *volume, *first, *count),
             Self::Hide { volume } => put_head(out, 11, *volume),
             Self::Shrink { volume, size_bytes, padding_bytes } => {
@@ -265,6 +268,11 @@ impl Change {
             | Self::SetLimits { .. }
             | Self::Hold { .. }
             | Self::Rollback { .. } => self.encode_setting(out),
+            Self::Grow { .. }
+            | Self::Cut { .. }
+            | Self::Move { .. }
+            | Self::Identify { .. }
+            | Self::Suspect { .. } => self.encode_of_store(out),
         }
     }
 
@@ -297,38 +305,6 @@ impl Change {
         }
     }
 
-    /// The block whose content was written before the change was made.
-    #[must_use]
-    pub const fn written_block(&self) -> Option<Pbn> {
-        match self {
-            Self::Store { pbn, .. } | Self::Suspect { pbn, is_suspect: false } => Some(*pbn),
-            _ => None,
-        }
-    }
-
-    /// The block that the change refers to, and the checksum of the content that must be there.
-    #[must_use]
-    pub const fn expected_content(&self) -> Option<(Pbn, Checksum)> {
-        match self {
-            Self::Store { pbn, checksum, .. } | Self::Share { pbn, checksum, .. } => {
-                Some((*pbn, *checksum))
-            }
-            _ => None,
-        }
-    }
-
-    /// The volume whose blocks the change replaces, and the most blocks that it replaces there.
-    #[must_use]
-    pub const fn changed_blocks(&self) -> Option<(VolumeId, u64)> {
-        match self {
-            Self::Store { volume, .. } | Self::Share { volume, .. } => Some((*volume, 1)),
-            Self::Unmap { volume, count, .. } | Self::Lose { volume, count, .. } => {
-                Some((*volume, *count))
-            }
-            _ => None,
-        }
-    }
-
     /// Decodes all changes of a payload. Returns `None` if the payload is malformed, or if it has
     /// the number of a block for which `pbn_of` has no PBN, because the pool cannot have the block.
     #[must_use]
@@ -347,18 +323,7 @@ impl Change {
     fn decode(reader: &mut Reader<'_>, pbn_of: impl Fn(u64) -> Option<Pbn>) -> Option<Self> {
         let tag = reader.u8()?;
         match tag {
-            10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
-            16 => {
-                let pbn = pbn_of(reader.varint()?)?;
-                return Some(Self::Identify {
-                    pbn,
-                    fingerprint: Fingerprint::from_bytes(reader.array()?),
-                });
-            }
-            17 => {
-                let pbn = pbn_of(reader.varint()?)?;
-                return Some(Self::Suspect { pbn, is_suspect: reader.u8()? == 1 });
-            }
+            10 | 16 | 17 | 25 | 26 => return Self::decode_of_store(tag, reader, pbn_of),
             4 => return VolumeRecord::decode(reader).map(Self::Create),
             19 => {
                 let pbn = pbn_of(reader.varint()?)?;

@@ -57,7 +57,7 @@ pub use store::{
 };
 pub use superblock::{
     DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, data_header, is_block_size, is_data_store,
-    read_superblock,
+    move_header_copy, read_superblock,
 };
 pub use table::{Chain, ReadChain, SlotWrite, build_chain, read_chain};
 pub use types::{

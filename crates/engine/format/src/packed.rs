@@ -212,6 +212,19 @@ impl StoreKind {
         }
     }
 
+    /// The first PBN of which a content may have a part in this block or in one after it.
+    #[must_use]
+    pub const fn first_pbn_from(self, block: u64) -> Option<Pbn> {
+        let number = match self {
+            Self::Plain => block,
+            // A content goes on in the block after its own.
+            Self::Packed(_) => {
+                block.saturating_sub(1) / REGION_BLOCKS as u64 * (SLOTS * REGION_BLOCKS) as u64
+            }
+        };
+        if number == 0 { Some(Pbn::FIRST) } else { Pbn::new(number) }
+    }
+
     /// Returns whether a content lies right behind another one.
     #[must_use]
     pub const fn is_next(self, one: Pbn, next: Pbn) -> bool {

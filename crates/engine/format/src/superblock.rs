@@ -1,8 +1,12 @@
 //! The superblock: identity and shape of a pool. It is written in two copies when the pool is made.
+//!
+//! One number may change later, the place of the copy of block 0. It lies in one sector with the
+//! checksum, so that a crash leaves the one superblock or the other.
 
 use super::codec::Reader;
 use super::regions::{COPIES, HeadPage, Reading, Regions, head_offsets, read_copies};
 use super::{PAGE_BYTES, Page};
+use crate::disks::DiskRole;
 use crate::error::{FormatError, Result};
 use crate::features::Features;
 use crate::packed::{Compression, MAX_PACKED_BLOCK_BYTES, StoreKind};
@@ -16,6 +20,10 @@ pub const SUPERBLOCK_MAGIC: &[u8; 8] = MAGIC;
 /// The first bytes of a data store.
 pub const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
+/// The copy of block 0 if it was moved since the pool was made.
+const MOVED_COPY_AT: usize = CHECKSUM_AT - 8;
+/// Bytes that a disk writes as a whole.
+const SECTOR_BYTES: usize = 512;
 /// The longest ring that a pool can be made with: a journal of 64 GiB has two of 32 GiB.
 const MAX_RING_PAGES: u64 = (32 << 30) / PAGE_BYTES as u64;
 /// Bytes at the start of block 0 of the data store that are in use.
@@ -125,16 +133,17 @@ impl Superblock {
             return None;
         }
         let version = reader.u32()?;
+        let moved_copy = u64::from_le_bytes(*body.get(MOVED_COPY_AT..)?.first_chunk()?);
         if version != VERSION {
             let what = format!("format version {version}");
             return Some(Err(FormatError::Unknown { what }));
         }
-        Some(Self::of_fields(&mut reader).unwrap_or_else(|| {
+        Some(Self::of_fields(&mut reader, moved_copy).unwrap_or_else(|| {
             Err(FormatError::damaged("the superblock has numbers out of bounds"))
         }))
     }
 
-    fn of_fields(reader: &mut Reader<'_>) -> Option<Result<Self>> {
+    fn of_fields(reader: &mut Reader<'_>, moved_copy: u64) -> Option<Result<Self>> {
         let block_bytes = reader.u32()?;
         let pool_id = reader.array()?;
         let key = reader.array()?;
@@ -160,7 +169,7 @@ impl Superblock {
             if features.incompatible & WIDE == 0 { WordForm::Narrow } else { WordForm::Wide };
         let is_packed = store != StoreKind::Plain;
         // It is the number of a block in a store of either kind.
-        let header_copy = match header_copy {
+        let header_copy = match if moved_copy > 0 { moved_copy } else { header_copy } {
             0 => None,
             number => Some(Pbn::new(number).filter(|_| number < store.max_blocks(words))?),
         };
@@ -179,6 +188,35 @@ impl Superblock {
             unknown,
         }))
     }
+}
+
+/// Notes another block of the data store that has a copy of block 0, in both copies of the
+/// superblock, one after the other.
+///
+/// # Errors
+/// Fails if no copy is good, or if a system call fails.
+pub fn move_header_copy(disk: &dyn Disk, to: Pbn) -> Result<()> {
+    let io = |action| FormatError::io(DiskRole::Metadata, action);
+    let pages = Superblock::offsets().map(|offset| {
+        let mut page = Box::new([0; PAGE_BYTES]);
+        let is_good = disk.read_at(offset, page.as_mut_slice()).is_ok()
+            && matches!(Superblock::decode(&page), Some(Ok(_)));
+        is_good.then_some(page)
+    });
+    let Some(good) = pages.iter().flatten().next().cloned() else {
+        return Err(FormatError::damaged("no superblock is good"));
+    };
+    for (offset, page) in Superblock::offsets().into_iter().zip(pages) {
+        // A damaged copy is written as a whole, and only the last sector of a good one.
+        let first = if page.is_some() { PAGE_BYTES - SECTOR_BYTES } else { 0 };
+        let mut page = page.unwrap_or_else(|| good.clone());
+        page[MOVED_COPY_AT..CHECKSUM_AT].copy_from_slice(&to.number().to_le_bytes());
+        let checksum = XxHash3_64::oneshot(&page[..CHECKSUM_AT]);
+        page[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        disk.write_at(offset + first as u64, &page[first..]).map_err(io("write"))?;
+        disk.sync().map_err(io("sync"))?;
+    }
+    Ok(())
 }
 
 /// Returns whether a block can have this size: a power of two from 512 bytes to 1 MiB.
@@ -309,5 +347,28 @@ mod tests {
         assert!(changed.check_writable().is_ok());
         assert_eq!(changed.encode()[103], 0x80);
         assert_eq!(Superblock { unknown: Features::NONE, ..changed }, superblock());
+    }
+
+    #[test]
+    fn a_moved_copy_of_block_0_is_noted_in_one_sector_of_each_superblock() {
+        let disk = gemelo_disk::testing::MemoryDisk::default();
+        let page = superblock().encode();
+        Superblock::offsets().iter().for_each(|at| disk.write_at(*at, page.as_slice()).unwrap());
+        move_header_copy(&disk, Pbn::new(5).unwrap()).unwrap();
+        let [first, second] = Superblock::offsets().map(|offset| {
+            let mut page = [0; PAGE_BYTES];
+            disk.read_at(offset, &mut page).unwrap();
+            page
+        });
+        assert_eq!(first[..PAGE_BYTES - SECTOR_BYTES], page[..PAGE_BYTES - SECTOR_BYTES]);
+        assert!(first == second && first != *page);
+        let moved = Superblock { header_copy: Pbn::new(5), ..superblock() };
+        assert_eq!(read_superblock(&disk, &mut Vec::new()).unwrap(), moved);
+        // A damaged one is mended by the next move.
+        disk.write_at(Superblock::offsets()[0], &[7; 600]).unwrap();
+        move_header_copy(&disk, Pbn::new(4).unwrap()).unwrap();
+        let mut damage = Vec::new();
+        let header_copy = read_superblock(&disk, &mut damage).unwrap().header_copy;
+        assert_eq!((header_copy, damage.len()), (Pbn::new(4), 0));
     }
 }

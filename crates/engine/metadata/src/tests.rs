@@ -3,6 +3,7 @@
 
 mod estimate;
 mod kept;
+mod model;
 mod pair;
 mod reading;
 mod sampled;
@@ -83,11 +84,15 @@ fn conform_to(mut pair: Pair) {
     pair.reload(&root);
     for round in 0..8 {
         (0..3000).for_each(|_| pair.step(true));
+        pair.move_blocks();
         pair.backend.freeze();
         let at_freeze = pair.model.clone();
         // The totals of the root are those at the instant of the freeze.
         let root = pair.write();
         (0..1500).for_each(|_| pair.step(true));
+        if round > 3 {
+            pair.move_blocks();
+        }
         match round % 3 {
             0 => {
                 pair.backend.abandon();

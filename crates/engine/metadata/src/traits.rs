@@ -157,6 +157,10 @@ pub trait Checkpoint {
     /// still being computed is not kept, and one that is being read is read to its end.
     fn keep_index(&mut self, keeps: bool) -> Result<()>;
 
+    /// Returns whether maps name blocks whose contents were moved away. None of these may be given
+    /// out before the next checkpoint is durable.
+    fn has_moved_blocks(&self) -> bool;
+
     /// Begins a checkpoint of the present state; changes may follow at once.
     fn freeze(&mut self);
 

@@ -8,6 +8,7 @@ use crate::{
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{DiskRole, FormatError, Pbn, Superblock, data_header, is_data_store};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The fewest neighbouring blocks that are worth a discard in the background. A hole for each
@@ -82,6 +83,23 @@ impl StoreSetUp for BlockStore {
         // A failed attempt may have made the disk longer. The disk is never shortened, because its
         // blocks may be in use.
         if self.disk.len()? < length { self.disk.set_len(length) } else { Ok(()) }
+    }
+
+    fn cut(&self, blocks: Range<u64>) -> io::Result<()> {
+        let bytes = |blocks: u64| blocks * u64::from(self.superblock.block_bytes);
+        self.preallocated.forget(blocks.clone());
+        // What follows these blocks is not the store's.
+        if self.disk.len()? > bytes(blocks.end) {
+            return Ok(());
+        }
+        self.disk.set_len(bytes(blocks.start))
+    }
+
+    fn copy_label(&self, to: Pbn) -> Result<(), FormatError> {
+        let io = |action| FormatError::io(DiskRole::Data, action);
+        let header = data_header(&self.superblock);
+        self.disk.write_at(self.offset(to), &header).map_err(io("write"))?;
+        self.disk.sync().map_err(io("sync"))
     }
 
     fn write_labels(&self) -> Result<(), FormatError> {

@@ -35,6 +35,16 @@ macro_rules! forward_one {
             self.$($to)+.enlarge(blocks)
         }
     };
+    (cut $($to:tt)+) => {
+        fn cut(&self, blocks: std::ops::Range<u64>) -> std::io::Result<()> {
+            self.$($to)+.cut(blocks)
+        }
+    };
+    (copy_label $($to:tt)+) => {
+        fn copy_label(&self, to: $crate::Pbn) -> Result<(), $crate::FormatError> {
+            self.$($to)+.copy_label(to)
+        }
+    };
     (write_labels $($to:tt)+) => {
         fn write_labels(&self) -> Result<(), $crate::FormatError> {
             self.$($to)+.write_labels()

@@ -47,6 +47,7 @@ pub use gemelo_format::{FormatError, Pbn};
 
 use gemelo_format::Superblock;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes that a comparison reads at once: they stay in the processor's cache.
@@ -72,6 +73,19 @@ pub trait StoreSetUp: Send + Sync {
     /// # Errors
     /// Fails if there is no space, or if a system call fails.
     fn enlarge(&self, blocks: u64) -> io::Result<()>;
+
+    /// Makes the storage shorter by these blocks, which are its last ones and have no contents. A
+    /// device stays as long as it is, and so does a file that goes on behind them.
+    ///
+    /// # Errors
+    /// Fails if a system call fails.
+    fn cut(&self, blocks: Range<u64>) -> io::Result<()>;
+
+    /// Copies the label, which is durable in block 0, to this block.
+    ///
+    /// # Errors
+    /// Fails if there is no space, or if a system call fails.
+    fn copy_label(&self, to: Pbn) -> Result<(), FormatError>;
 
     /// Writes the labels by which [`Self::check_labels`] knows the store, and makes them durable.
     ///

@@ -43,7 +43,7 @@ impl OverlaidStore {
 }
 
 impl StoreSetUp for OverlaidStore {
-    forward_to!(below: blocks, enlarge, write_labels, check_labels, content_of_form, write_forms);
+    forward_to!(below: blocks, enlarge, cut, copy_label, write_labels, check_labels, content_of_form, write_forms);
 }
 
 impl StoreRoom for OverlaidStore {

@@ -339,6 +339,14 @@ impl fmt::Display for StopReason {
 }
 
 impl VolumeError {
+    /// The refusal of another change of the store's size.
+    pub(crate) fn being_shrunk() -> Self {
+        Self::BadOption {
+            what: "capacity".to_owned(),
+            rule: "another command makes the pool smaller at present".to_owned(),
+        }
+    }
+
     /// The damage of a pool that has a content where the copy of the data store's header is. The
     /// next copy would destroy it.
     pub(crate) fn content_in_header() -> Self {

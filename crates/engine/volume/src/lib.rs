@@ -33,8 +33,8 @@ pub use load::{LoadStat, OperationKind, OperationStat, Traffic};
 pub use pool::{
     ChangesSince, DamagedContent, FindEstimate, FullPool, Incoming, LossChoice, NewPool, Outgoing,
     Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume,
-    RepairCost, RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning,
-    UnfinishedCopy, VolumeSummary, VolumeTuning, record_damage, repair, repair_outlook,
-    repair_outlook_within, repair_within,
+    RepairCost, RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, ShrinkOptions,
+    ShrinkReport, Tuning, UnfinishedCopy, VolumeSummary, VolumeTuning, record_damage, repair,
+    repair_outlook, repair_outlook_within, repair_within,
 };
 pub use volume::Volume;

@@ -19,7 +19,8 @@ use gemelo_device::{BlockDevice, Devices, FrontEndError, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{
-    DamagedBlock, Pool, ScrubOptions, ScrubReport, StopReason, Tuning, VolumeError, VolumesActivity,
+    DamagedBlock, Pool, ScrubOptions, ScrubReport, ShrinkOptions, StopReason, Tuning, VolumeError,
+    VolumesActivity,
 };
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -231,6 +232,12 @@ impl OpenPool {
                 return Ok(Reply::Scrubbed(self.scrub(options, monitor, stop)?));
             }
             PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
+            PoolRequest::Shrink { capacity_bytes, max_bytes_per_s, is_dry } => {
+                let (max_bytes_per_s, is_dry) = (*max_bytes_per_s, *is_dry);
+                let options = ShrinkOptions { max_bytes_per_s, is_dry };
+                let report = pool.shrink(*capacity_bytes, options, (monitor, stop))?;
+                return Ok(Reply::Shrunk(report));
+            }
             PoolRequest::Attach { name, driver } => return self.attach(name, driver),
             PoolRequest::Detach { name, force } => self.detach(name, *force)?,
             PoolRequest::CreateVolume { .. }

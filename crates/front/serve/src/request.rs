@@ -6,7 +6,7 @@ use crate::settings::SettingReport;
 use gemelo_format::DedupMode;
 use gemelo_volume::{
     ArrangeReport, DifferingRanges, FindEstimate, FinderReport, GcReport, NewCopy,
-    RecompressReport, ScrubReport, SnapshotSpace, VolumeSpace,
+    RecompressReport, ScrubReport, ShrinkReport, SnapshotSpace, VolumeSpace,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -187,6 +187,15 @@ pub enum PoolRequest {
         /// New size of the data store in bytes.
         capacity_bytes: u64,
     },
+    /// Makes the data store smaller.
+    Shrink {
+        /// New size of the data store in bytes.
+        capacity_bytes: u64,
+        /// Most bytes a second that are moved; [`None`] for no limit.
+        max_bytes_per_s: Option<u64>,
+        /// `true` to look only what has to be moved.
+        is_dry: bool,
+    },
     /// Ends the service of a member in good order, so that another process can take it at once.
     HandOver,
     /// Gives the connection to a front end, which exports all volumes over it.
@@ -233,6 +242,8 @@ pub enum Reply {
     Arranged(ArrangeReport),
     /// The reply to [`PoolRequest::Recompress`].
     Recompressed(RecompressReport),
+    /// The reply to [`PoolRequest::Shrink`].
+    Shrunk(ShrinkReport),
     /// The reply to [`PoolRequest::Scrub`].
     Scrubbed(ScrubReport),
     /// The reply to [`PoolRequest::Attach`].

@@ -76,6 +76,8 @@ fn one_of_each() -> Vec<Change> {
         Change::SetMode { volume, mode: DedupMode::Off },
         Change::SetCompression { volume, compression: Compression::Zstd(3) },
         Change::Grow { data_blocks: 9 },
+        Change::Cut { data_blocks: 1 << 33 },
+        Change::Move { from: pbn, to: Pbn::new(5).unwrap(), checksum: Checksum(7) },
         Change::Identify { pbn, fingerprint: Fingerprint::of_hash(6 << 80) },
         Change::JournalData { pbn, content: vec![7; 600] },
     ]

@@ -285,7 +285,11 @@ fn decode_payload(
 /// The contents that changes store, but not those of freed blocks.
 fn stored_contents(changes: &[Change], freed: &BTreeSet<Pbn>) -> Vec<(Pbn, Checksum)> {
     let stored = changes.iter().filter_map(|change| match change {
-        Change::Store { pbn, checksum, .. } if !freed.contains(pbn) => Some((*pbn, *checksum)),
+        Change::Store { pbn, checksum, .. } | Change::Move { to: pbn, checksum, .. }
+            if !freed.contains(pbn) =>
+        {
+            Some((*pbn, *checksum))
+        }
         _ => None,
     });
     stored.collect()

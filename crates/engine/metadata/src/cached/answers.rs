@@ -219,7 +219,7 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
         for some in changes.chunks(at_once) {
             self.preparation().read_ahead_of_replay(some);
             for change in some {
-                if let Change::Store { .. } | Change::Share { .. } = change {
+                if let Change::Store { .. } | Change::Share { .. } | Change::Move { .. } = change {
                     self.check_change(change)?;
                 }
                 self.preparation().check_stored_block(change)?;
@@ -254,7 +254,10 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
             data_blocks: self.records.data_blocks,
             next_volume: self.maps.next_volume,
             index_entries: self.index.state.entries() + recent,
-            memory_bytes: held_bytes + self.maps.parents.bytes() + self.index.state.bytes(),
+            memory_bytes: held_bytes
+                + self.maps.parents.bytes()
+                + self.maps.moved.bytes()
+                + self.index.state.bytes(),
             pages,
             cache: CacheStats {
                 capacity_bytes: self.cache_bytes,

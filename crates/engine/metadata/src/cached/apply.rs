@@ -83,6 +83,13 @@ impl<'c> Changer<'c> {
             // It concerns the data store alone.
             Change::JournalData { .. } => Ok(()),
             Change::Grow { data_blocks } => self.records.grow(*data_blocks, self.maps.form),
+            Change::Cut { data_blocks } => self.records.cut(*data_blocks),
+            Change::Move { from, to, .. } => {
+                let references = self.records.move_content(*from, *to, self.freed)?;
+                self.maps.fresh.moved += u64::from(references.max(1));
+                self.maps.moved.note(*from, *to);
+                Ok(())
+            }
             Change::Identify { pbn, fingerprint } => {
                 self.records.check_pbn(*pbn)?;
                 self.records.active.set_identity(pbn.number(), Identity::of(*fingerprint));

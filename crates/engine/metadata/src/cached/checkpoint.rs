@@ -22,6 +22,8 @@ const ABOVE_PART: u64 = 64;
 const PATH_PAGES: u64 = 64;
 /// Pages on the two paths to the ends of a cut, without the leaves.
 const CUT_PAGES: u64 = 8;
+/// Pages of a map that a reference to a moved block has written anew: its leaf and those above.
+const MOVED_PAGES: u64 = 5;
 /// Layers that a look-up asks one after another. So many ask for a checkpoint, and the most make
 /// writers and clones wait for it.
 const MANY_SHARED_LAYERS: u64 = 16;
@@ -34,7 +36,7 @@ const TABLE_PIECE_BYTES: u64 = 2048;
 impl<L: Layout> Checkpoint for CachedBackend<L> {
     fn pressure(&self) -> Pressure {
         let (fresh, most) = (&self.maps.fresh, self.max_delta_bytes());
-        match self.records.active.bytes() + fresh.bytes() {
+        match self.records.active.bytes() + fresh.bytes() + self.maps.moved.active_bytes() {
             bytes if bytes >= most => Pressure::Full,
             _ if !self.has_room_for_clone() => Pressure::Full,
             bytes if bytes >= most / 2 => Pressure::High,
@@ -52,6 +54,10 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         count_pages.sum::<u64>() + self.maps.unwritten().read_leaves
     }
 
+    fn has_moved_blocks(&self) -> bool {
+        !self.maps.moved.is_empty()
+    }
+
     fn freeze(&mut self) {
         self.pages.begin();
         self.maps.freeze();
@@ -65,6 +71,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             records: Arc::clone(self.records.frozen.as_ref()?),
             before: self.records.stored.clone(),
             index: self.index.state.clone(),
+            form: self.maps.form,
             saves_index: self.index.is_saving,
             is_image: self.policy.is_image(),
         };
@@ -112,7 +119,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     fn slots(&self) -> SlotNeed {
         let in_use = self.pages.in_use();
         let entries: u64 = self.records.deltas().map(Delta::entries).sum();
-        let Fresh { leaves: map_leaves, directories, cuts, marks, shared_layers, .. } =
+        let Fresh { leaves: map_leaves, directories, cuts, marks, shared_layers, moved, .. } =
             self.maps.unwritten();
         // Each entry changes one leaf, and may add to the leaves. Inner pages are few beside the
         // leaves, but for those of sparse maps and those that a map has copied apart. A cut changes
@@ -127,10 +134,12 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             + PATH_PAGES * trees * u64::from(is_changed);
         let table = self.maps.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1;
         let changed = leaves + above;
+        // Each reference to a moved block is on a path of its own, at most.
+        let moved = moved.saturating_mul(MOVED_PAGES).min(in_use);
         let image = if self.policy.is_image() { in_use + changed } else { 0 };
         let index = self.index.state.in_memory().filter(|_| self.index.is_kept);
         let index = index.map_or(0, MemoryIndex::pages_to_save);
-        SlotNeed { in_use, next: changed + image + table + index }
+        SlotNeed { in_use, next: changed + moved + image + table + index }
     }
 
     fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed> {

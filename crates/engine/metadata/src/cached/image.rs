@@ -45,6 +45,7 @@ fn read_below(pages: &Pages, at: NodeRef, level: u8, seen: &mut HashSet<Slot>) -
 /// Writes all pages of a state anew that the checkpoint has not made, and names the new ones.
 pub(super) fn write_all<I: IndexState>(pages: &Pages, merged: &mut Merged<I>) -> Result<()> {
     let mut image = Image { pages, made: pages.accounted().1, moved: Moved::new() };
+    let before = std::mem::take(&mut merged.moved);
     for map in merged.maps.values_mut() {
         image.tree(map, Part::Map)?;
     }
@@ -60,7 +61,9 @@ pub(super) fn write_all<I: IndexState>(pages: &Pages, merged: &mut Merged<I>) ->
     }
     assert!(merged.index.stored().tree.root.is_none(), "an image has no index");
     merged.layers.values_mut().for_each(|map| follow(map, &image.moved));
-    merged.moved = image.moved;
+    let now = |page: NodeRef| image.moved.get(&page.slot).copied().unwrap_or(page);
+    merged.moved = before.into_iter().map(|(slot, page)| (slot, now(page))).collect();
+    merged.moved.extend(image.moved);
     Ok(())
 }
 

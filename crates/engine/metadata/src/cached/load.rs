@@ -163,7 +163,7 @@ fn check_table(home: &BackendContext<'_>, root: &Root, table: &StoreTable) -> Re
     let pbn_end = home.superblock.pbn_end(root.data_blocks);
     let is_possible = root.physical < pbn_end
         && table.index_entries < pbn_end
-        && u64::from(table.buckets) <= pbn_end
+        && u64::from(table.buckets) <= home.superblock.pbn_end(home.superblock.max_blocks())
         && root.references >= root.physical;
     if is_possible {
         Ok(())

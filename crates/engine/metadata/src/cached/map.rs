@@ -5,6 +5,7 @@ use super::cache::Width;
 use super::image::{self, Moved};
 use super::layer::{FANOUT, LEAF_LBNS, Layer, LayerId, Position};
 use super::layout;
+use super::moved::MovedBlocks;
 use super::pages::Pages;
 use super::stored::{Array, Reader};
 use crate::error::Result;
@@ -132,6 +133,7 @@ pub(super) struct MapView<'m> {
     pub(super) pages: &'m Pages,
     pub(super) map: &'m MapState,
     pub(super) form: WordForm,
+    pub(super) moved: &'m MovedBlocks,
 }
 
 impl<'m> MapView<'m> {
@@ -265,6 +267,10 @@ impl<'m> MapView<'m> {
             }
             layer.words.of_leaf(leaf.at.number).for_each(|(place, word)| words[place] = word);
         }
+        if !self.moved.is_empty() {
+            let mapped = words.iter_mut().filter(|word| **word != 0);
+            mapped.for_each(|word| *word = self.moved.follow(self.form, *word));
+        }
         Ok(words)
     }
 }
@@ -340,11 +346,14 @@ fn next_uncut(
 pub(super) struct Words<'m> {
     map: &'m MapState,
     stored: Reader<'m>,
+    form: WordForm,
+    moved: &'m MovedBlocks,
 }
 
 impl<'m> Words<'m> {
     pub(super) const fn new(view: MapView<'m>) -> Self {
-        Self { map: view.map, stored: Reader::new(view.pages, &view.map.base, Part::Map) }
+        let stored = Reader::new(view.pages, &view.map.base, Part::Map);
+        Self { map: view.map, stored, form: view.form, moved: view.moved }
     }
 
     /// The words of LBNs, in their order.
@@ -360,20 +369,22 @@ impl<'m> Words<'m> {
             words.push(Ok(known.unwrap_or_default()));
         }
         for (place, word) in places.into_iter().zip(self.stored.get_all(&keys)) {
-            words[place] = word.map(|word| word as u64);
+            words[place] = word.map(|word| self.moved.follow(self.form, word as u64));
         }
         words
     }
 
     /// The word of an LBN, if it is in a layer, or in memory in its leaf.
     pub(super) fn known(&self, lbn: u64) -> Option<u64> {
-        self.map.recent(lbn).or_else(|| self.stored.known(lbn).map(|word| word as u64))
+        let word = self.map.recent(lbn).or_else(|| self.stored.known(lbn).map(|word| word as u64));
+        word.map(|word| self.moved.follow(self.form, word))
     }
 
     pub(super) fn get(&mut self, lbn: u64) -> Result<u64> {
-        match self.map.recent(lbn) {
-            Some(word) => Ok(word),
-            None => Ok(self.stored.get(lbn)? as u64),
-        }
+        let word = match self.map.recent(lbn) {
+            Some(word) => word,
+            None => self.stored.get(lbn)? as u64,
+        };
+        Ok(self.moved.follow(self.form, word))
     }
 }

@@ -8,6 +8,7 @@ use super::layer::{LEAF_LBNS, LayerId};
 use super::layer_words::Added;
 use super::map::{self, MapState, MapView, Words};
 use super::merge::Merged;
+use super::moved::{MovedBlocks, Relocations};
 use super::pages::Pages;
 use super::parents::Parents;
 use crate::error::{MetadataError, Result};
@@ -75,6 +76,8 @@ pub(super) struct Fresh {
     pub(super) shared_layers: u64,
     /// Leaves that a replay of the changes reads, at most.
     pub(super) read_leaves: u64,
+    /// References to blocks whose contents were moved.
+    pub(super) moved: u64,
 }
 
 impl Fresh {
@@ -107,6 +110,7 @@ impl Fresh {
             marks: self.marks + other.marks,
             shared_layers: self.shared_layers + other.shared_layers,
             read_leaves: self.read_leaves + other.read_leaves,
+            moved: self.moved + other.moved,
         }
     }
 }
@@ -116,6 +120,7 @@ pub(super) struct FrozenMaps {
     pub(super) volumes: BTreeMap<VolumeId, CachedVolume>,
     /// The maps of removed volumes.
     pub(super) removed: Vec<MapState>,
+    pub(super) moved: Arc<Relocations>,
     fresh: Fresh,
 }
 
@@ -131,6 +136,7 @@ pub(super) struct Maps {
     pub(super) parents: Parents,
     pub(super) next_layer: LayerId,
     pub(super) fresh: Fresh,
+    pub(super) moved: MovedBlocks,
     /// The maps of volumes that were removed. The next checkpoint retires their pages.
     removed: Vec<MapState>,
     frozen: Option<Arc<FrozenMaps>>,
@@ -149,6 +155,7 @@ impl Maps {
             parents: Parents::default(),
             next_layer: LayerId(1),
             fresh: Fresh::default(),
+            moved: MovedBlocks::default(),
             removed: Vec::new(),
             frozen: None,
         }
@@ -240,7 +247,7 @@ impl Maps {
     }
 
     pub(super) fn view<'m>(&'m self, map: &'m MapState) -> MapView<'m> {
-        MapView { pages: &self.pages, map, form: self.form }
+        MapView { pages: &self.pages, map, form: self.form, moved: &self.moved }
     }
 
     pub(super) fn view_of(&self, id: VolumeId) -> Result<MapView<'_>> {
@@ -297,6 +304,7 @@ impl Maps {
         self.frozen = Some(Arc::new(FrozenMaps {
             volumes,
             removed: std::mem::take(&mut self.removed),
+            moved: self.moved.freeze(),
             fresh: std::mem::take(&mut self.fresh),
         }));
     }
@@ -329,6 +337,7 @@ impl Maps {
             map.follow(&merged.moved);
         }
         self.parents.follow(&merged.moved);
+        self.moved.finish();
         self.frozen.take()
     }
 
@@ -337,6 +346,7 @@ impl Maps {
         if let Some(frozen) = self.frozen.take() {
             self.removed.extend(frozen.removed.iter().map(MapState::share));
             self.fresh = self.fresh.and(frozen.fresh);
+            self.moved.abandon();
         }
     }
 }

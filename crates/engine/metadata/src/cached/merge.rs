@@ -10,13 +10,14 @@ use super::layout::{IndexEdit, IndexState, Layout};
 use super::map::MapState;
 use super::maps::FrozenMaps;
 use super::merge_layer::merge_layer;
+use super::moved;
 use super::pages::Pages;
 use super::parents::Made;
 use super::records::{FrozenRecords, StoredRecords};
 use super::stale::{FreedEntries, sweep};
 use super::stored::Reader;
 use crate::error::Result;
-use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
+use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId, WordForm};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub(super) struct Merged<I> {
     /// The maps with each layer, and the pages that were made of it.
     pub(super) layers: HashMap<LayerId, Tree>,
     pub(super) made: Made,
-    /// The pages that were written anew although nothing has changed there.
+    /// The pages that were written anew although no change of their map has touched them.
     pub(super) moved: Moved,
 }
 
@@ -74,6 +75,7 @@ pub(super) struct Frozen<I> {
     pub(super) records: Arc<FrozenRecords>,
     pub(super) before: StoredRecords,
     pub(super) index: I,
+    pub(super) form: WordForm,
     /// `true` if the index is written for the next opening.
     pub(super) saves_index: bool,
     /// `true` if all pages are written.
@@ -108,6 +110,7 @@ impl<I: IndexState> Frozen<I> {
         let MergeMaps { layers, made, .. } = maps;
         let maps = of_volumes;
         let mut merged = Merged { records, index, maps, layers, made, moved: Moved::new() };
+        moved::rewrite(pages, (&self.maps.moved, self.form), &mut merged)?;
         if self.is_image {
             image::write_all(pages, &mut merged)?;
         }

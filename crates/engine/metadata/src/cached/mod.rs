@@ -11,8 +11,8 @@
 //! layers ([`sharing`]), and volumes that were cloned from one another share references
 //! ([`family`]). All others borrow the parts: a change is checked and what it needs is read
 //! ([`validate`], [`read_ahead`]), and then it is made ([`apply`], [`unmap`]). A content is looked
-//! up in index and records ([`find`]). A checkpoint freezes the parts ([`checkpoint`]) and is
-//! merged beside them ([`merge`]).
+//! up in index and records ([`find`]). One that is moved takes its references with it ([`moved`]).
+//! A checkpoint freezes the parts ([`checkpoint`]) and is merged beside them ([`merge`]).
 
 mod answers;
 mod apply;
@@ -41,6 +41,7 @@ mod map;
 mod maps;
 mod merge;
 mod merge_layer;
+mod moved;
 mod neighbours;
 mod pages;
 mod parents;

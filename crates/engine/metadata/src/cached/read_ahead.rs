@@ -25,6 +25,8 @@ impl Preparation<'_> {
             {
                 by_volume.entry(*volume).or_default().push(*lbn);
                 shared.push(pbn.number());
+            } else if let Change::Move { from, .. } = change {
+                shared.push(from.number());
             }
         }
         for (volume, lbns) in by_volume {

@@ -119,11 +119,51 @@ impl Records {
 
     /// Gives a block that was free its content and its first reference.
     pub(super) fn store(&mut self, pbn: Pbn, identity: Identity) {
+        self.fill(pbn, identity, 1);
+    }
+
+    /// Gives a block that was free its content and so many references.
+    fn fill(&mut self, pbn: Pbn, identity: Identity, references: u32) {
         self.active.set_identity(pbn.number(), identity);
         if self.is_counting {
-            self.active.counts.insert(pbn.number(), 1);
+            self.active.counts.insert(pbn.number(), references);
             self.physical = self.physical.saturating_add(1);
         }
+    }
+
+    /// Gives a block that was free the content of another one, which becomes free, with all
+    /// references to it. Returns their number.
+    pub(super) fn move_content(&mut self, from: Pbn, to: Pbn, freed: &mut Vec<Pbn>) -> Result<u32> {
+        let identity = self.identity(from.number())?;
+        let before = if self.is_counting { self.count(from.number())? } else { 0 };
+        if self.is_counting {
+            if before == 0 {
+                let number = from.number();
+                let what = format!("a change moves block {number}, to which nothing refers");
+                return Err(MetadataError::damaged(what));
+            }
+            self.set_count(NewCount { pbn: from.number(), before, after: 0 }, freed);
+        }
+        self.fill(to, identity, before);
+        Ok(before)
+    }
+
+    /// Notes that the data store has fewer blocks from now on.
+    pub(super) fn cut(&mut self, data_blocks: u64) -> Result<()> {
+        let wrong = |what: &str| Err(MetadataError::damaged(format!("a change cuts {what}")));
+        if data_blocks == 0 || data_blocks > self.data_blocks {
+            return wrong("the store to a size that it cannot have");
+        }
+        // Without counts it shows when they are computed.
+        if let Some(first) = self.store.first_pbn_from(data_blocks).filter(|_| self.is_counting) {
+            let mut is_used = false;
+            self.visit_used(first, &mut |pbn| is_used |= !self.store.has(pbn, data_blocks))?;
+            if is_used {
+                return wrong("blocks off that are in use");
+            }
+        }
+        self.data_blocks = data_blocks;
+        Ok(())
     }
 
     pub(super) fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<()> {

@@ -76,7 +76,8 @@ impl<'p> Preparation<'p> {
             Change::Rollback { volume, source, left } => {
                 maps.check_rollback(*volume, *source, *left)
             }
-            Change::JournalData { .. } | Change::Grow { .. } => Ok(()),
+            Change::Move { from, to, .. } => self.check_move(*from, *to),
+            Change::JournalData { .. } | Change::Grow { .. } | Change::Cut { .. } => Ok(()),
         }
     }
 
@@ -91,10 +92,23 @@ impl<'p> Preparation<'p> {
         Ok(())
     }
 
+    fn check_move(&self, from: Pbn, to: Pbn) -> Result<()> {
+        self.records.check_pbn(from)?;
+        self.records.check_pbn(to)?;
+        if from == to || self.maps.moved.has(to) {
+            let number = to.number();
+            let what = format!("a change moves a content to block {number}, which was moved");
+            return Err(MetadataError::damaged(what));
+        }
+        Ok(())
+    }
+
     /// Fails if a commit of the journal stores to a block, one of the store, to which something
     /// refers. The allocation of blocks sees to it elsewhere.
     pub(super) fn check_stored_block(&self, change: &Change) -> Result<()> {
-        let Change::Store { pbn, .. } = change else { return Ok(()) };
+        let (Change::Store { pbn, .. } | Change::Move { to: pbn, .. }) = change else {
+            return Ok(());
+        };
         if !self.records.is_counting || self.records.count(pbn.number())? == 0 {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! A backend beside a plain model: random changes go to both, and both are compared.
 
-use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
+use super::model::Model;
+use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, superblock};
 use crate::{
     BackendContext, CacheSize, Damage, DifferingEntry, IndexSampling, LoadOptions, MetadataBackend,
     NewMetadata, PageWrites, Sealed, empty, load,
@@ -13,50 +14,6 @@ use gemelo_format::{
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// The map of each volume, and the fingerprint of each referenced block.
-#[derive(Clone, Default)]
-pub(super) struct Model {
-    maps: BTreeMap<u32, BTreeMap<u64, u64>>,
-    /// The volumes of each family in their order: a run of equal entries is counted once.
-    families: Vec<Vec<u32>>,
-    fingerprints: BTreeMap<u64, Fingerprint>,
-}
-
-impl Model {
-    fn references(&self) -> BTreeMap<u64, u32> {
-        let mut counts = BTreeMap::new();
-        self.maps
-            .values()
-            .flat_map(BTreeMap::values)
-            .for_each(|pbn| *counts.entry(*pbn).or_default() += 1);
-        counts
-    }
-
-    /// The references of each block, of equal entries of volumes that follow one another only the
-    /// first.
-    fn runs(&self) -> BTreeMap<u64, u32> {
-        let (mut counts, none) = (BTreeMap::new(), BTreeMap::<u64, u64>::new());
-        for family in &self.families {
-            let mut before = &none;
-            for map in family.iter().map(|id| &self.maps[id]) {
-                let first = map.iter().filter(|(lbn, pbn)| before.get(*lbn) != Some(*pbn));
-                first.for_each(|(_, pbn)| *counts.entry(*pbn).or_default() += 1);
-                before = map;
-            }
-        }
-        counts
-    }
-
-    fn family(&mut self, id: u32) -> (&mut Vec<u32>, usize) {
-        let mut all = self.families.iter_mut();
-        let place = all.find_map(|family| {
-            let at = family.iter().position(|member| *member == id)?;
-            Some((family, at))
-        });
-        place.unwrap()
-    }
-}
 
 /// A backend beside its model.
 pub(super) struct Pair {
@@ -158,6 +115,7 @@ impl Pair {
         let freed =
             self.apply(&Change::Store { volume, lbn: lbn_, pbn: pbn_, fingerprint, checksum });
         self.model.fingerprints.insert(pbn, fingerprint);
+        self.model.checksums.insert(pbn, checksum);
         self.put(id, lbn, Some(pbn), &freed);
     }
 
@@ -184,13 +142,9 @@ impl Pair {
     }
 
     fn share_block(&mut self, id: u32, lbn: u64, pbn: u64) {
-        let (volume, pbn_) = (VolumeId(id), Pbn::new(pbn).unwrap());
-        let freed = self.apply(&Change::Share {
-            volume,
-            lbn: Lbn(lbn),
-            pbn: pbn_,
-            checksum: checksum_of(pbn),
-        });
+        let (volume, checksum) = (VolumeId(id), self.model.checksums[&pbn]);
+        let (lbn_, pbn_) = (Lbn(lbn), Pbn::new(pbn).unwrap());
+        let freed = self.apply(&Change::Share { volume, lbn: lbn_, pbn: pbn_, checksum });
         self.put(id, lbn, Some(pbn), &freed);
     }
 
@@ -203,6 +157,29 @@ impl Pair {
         let fingerprint = Fingerprint::of_hash(u128::from(bits) << 64 | u128::from(bits));
         self.apply(&Change::Identify { pbn: Pbn::new(pbn).unwrap(), fingerprint });
         self.model.fingerprints.insert(pbn, fingerprint);
+    }
+
+    /// Moves some blocks to fresh ones, which have all their references then.
+    pub(super) fn move_blocks(&mut self) {
+        for _ in 0..20 {
+            let (id, lbn) = (self.any_volume(), self.lbn());
+            self.move_block(id, lbn);
+        }
+    }
+
+    fn move_block(&mut self, id: u32, at: u64) {
+        let Some(from) = self.model.maps[&id].range(at..).next().map(|(_, pbn)| *pbn) else {
+            return;
+        };
+        // A block that was freed may be one whose content was moved away.
+        let to = self.next_pbn;
+        self.next_pbn += 1;
+        let [from_, to_] = [from, to].map(|pbn| Pbn::new(pbn).unwrap());
+        let checksum = self.model.checksums[&from];
+        let change = Change::Move { from: from_, to: to_, checksum };
+        self.backend.check_change(&change).unwrap();
+        assert_eq!(self.apply(&change), [from]);
+        self.model.move_block(from, to);
     }
 
     fn unmap(&mut self, id: u32, first: u64) {
@@ -459,8 +436,9 @@ impl Pair {
             assert_eq!(found, Some(Lbn(*lbn)));
             places.clear();
             self.backend.look_up(volume, &[Lbn(*lbn), Lbn(lbn + 1)], &mut places).unwrap();
-            let after = map.get(&(lbn + 1)).map_or(MapEntry::Unmapped, |pbn| stored(*pbn));
-            assert_eq!(places, [stored(*pbn), after]);
+            let after =
+                map.get(&(lbn + 1)).map_or(MapEntry::Unmapped, |pbn| self.model.stored(*pbn));
+            assert_eq!(places, [self.model.stored(*pbn), after]);
             next = Lbn(lbn + 1);
         }
         assert_eq!(self.backend.next_mapped(volume, next, Lbn(VOLUME_BLOCKS)).unwrap(), None);
@@ -482,7 +460,7 @@ impl Pair {
                 next = some.end;
             }
             let entry = |map: &BTreeMap<u64, u64>, lbn: u64| {
-                map.get(&lbn).map_or(MapEntry::Unmapped, |pbn| stored(*pbn))
+                map.get(&lbn).map_or(MapEntry::Unmapped, |pbn| self.model.stored(*pbn))
             };
             let lbns: BTreeSet<u64> = own.1.keys().chain(other.keys()).copied().collect();
             let all = lbns.range(3..).map(|lbn| DifferingEntry {

@@ -24,10 +24,16 @@ fn conform(kind: Policy, seed: u64) {
     };
     for round in 0..12 {
         steps(&mut pair, 500);
+        if (round + seed) % 5 == 0 {
+            pair.move_blocks();
+        }
         pair.backend.freeze();
         let at_freeze = pair.model.clone();
         let totals = pair.backend.totals();
         steps(&mut pair, 150);
+        if (round + seed) % 5 == 1 {
+            pair.move_blocks();
+        }
         let root = Root { references: totals.references, ..pair.write() };
         let root = Root { physical: totals.physical, next_volume: totals.next_volume, ..root };
         steps(&mut pair, 150);

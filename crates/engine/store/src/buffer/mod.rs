@@ -276,7 +276,7 @@ fn fail(writes: &mut [ContentWrite<'_>], error: impl Fn() -> io::Error) {
 }
 
 impl StoreSetUp for WriteBuffer {
-    forward_to!(shared.store: blocks, enlarge, write_labels, check_labels, content_of_form);
+    forward_to!(shared.store: blocks, enlarge, cut, copy_label, write_labels, check_labels, content_of_form);
 
     fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
         let written = self.shared.store.write_forms(forms);

@@ -137,7 +137,7 @@ impl PackedStore {
 }
 
 impl StoreSetUp for PackedStore {
-    forward_to!(below: blocks, enlarge, write_labels, check_labels);
+    forward_to!(below: blocks, enlarge, cut, copy_label, write_labels, check_labels);
 
     fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
         if PackedPlace::of(pbn).is_whole() {

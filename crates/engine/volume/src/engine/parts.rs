@@ -16,7 +16,7 @@ use crate::engine::checked::Reader;
 use crate::engine::damage::Healer;
 use crate::engine::differences::Comparer;
 use crate::engine::finder::{Examiner, Finder};
-use crate::engine::mover::{Arranger, Mover, Recompressor, Relocator, SpaceCleaner};
+use crate::engine::mover::{Arranger, Mover, Recompressor, Relocator, Shrinker, SpaceCleaner};
 use crate::engine::reclaimer::Reclaimer;
 use crate::engine::requests::Requests;
 use crate::engine::volume_space::Accountant;
@@ -72,6 +72,7 @@ pub(crate) struct Engine {
     pub(crate) recompressor: Recompressor,
     pub(crate) cleaner: Arc<SpaceCleaner>,
     pub(crate) relocator: Relocator,
+    pub(crate) shrinker: Shrinker,
 }
 
 impl Deref for Engine {
@@ -179,6 +180,7 @@ impl Engine {
             arranger: Arranger::new(&common, &mover, &reader, &ticker),
             recompressor: Recompressor::new(Arc::clone(&mover)),
             relocator: Relocator::new(&common, &mover, &healer),
+            shrinker: Shrinker::new(Arc::clone(&mover), Arc::clone(&healer)),
             healer,
             reader,
             cleaner,

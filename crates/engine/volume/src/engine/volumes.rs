@@ -338,20 +338,24 @@ impl Volumes {
         self.health.check_writable()?;
         // If two threads grow the pool, the second compares with the size set by the first.
         let _alone = self.catalogue.change();
+        self.data.check_may_grow()?;
         let now = self.log.read().backend().totals().data_blocks;
         let most = self.superblock.max_blocks();
         if data_blocks < now || data_blocks > most {
             let size = |blocks: u64| {
                 format_exact_size(blocks.saturating_mul(u64::from(self.superblock.block_bytes)))
             };
-            return Err(VolumeError::BadOption {
-                what: format!("capacity {}", size(data_blocks)),
-                rule: format!(
-                    "the pool has {} and can only grow, to {} at most: a pool that is made for \
-                     more, or with larger blocks, can have more",
-                    size(now),
+            let rule = match data_blocks < now {
+                true => "'gemelo pool shrink' makes it smaller".to_owned(),
+                false => format!(
+                    "it can grow to {} at most: a pool that is made for more, or with larger \
+                     blocks, can have more",
                     size(most)
                 ),
+            };
+            return Err(VolumeError::BadOption {
+                what: format!("capacity {}", size(data_blocks)),
+                rule: format!("the pool has {}: {rule}", size(now)),
             });
         }
         self.data.enlarge(data_blocks)?;

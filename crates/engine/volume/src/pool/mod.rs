@@ -1,4 +1,4 @@
-//! Pools: create, open, measure, grow and close them.
+//! Pools: create, open, measure, resize and close them.
 
 mod commands;
 mod copies;
@@ -22,6 +22,7 @@ mod replay;
 mod replayed_data;
 mod scrub;
 mod set_apart;
+mod shrink;
 mod stat;
 mod tuning;
 mod volumes;
@@ -37,5 +38,6 @@ pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan}
 pub use remove::{PoolRemoval, RemovalStep};
 pub use repair::{record_damage, repair, repair_outlook, repair_outlook_within, repair_within};
 pub use scrub::{DamagedContent, ScrubOptions, ScrubReport};
+pub use shrink::{ShrinkOptions, ShrinkReport};
 pub use stat::{PoolStat, VolumeSummary};
 pub use tuning::{Tuning, VolumeTuning};

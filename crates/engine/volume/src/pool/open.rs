@@ -143,6 +143,7 @@ fn space_of(
 
 /// Begins the work of an engine that may write.
 fn start(engine: &Arc<Engine>, began_ns: u64) -> Result<Vec<Worker>> {
+    engine.log.settle_moves()?;
     // On a file system that is full already, the pool uses the room that it has.
     let _ = engine.log.reserve_slots();
     let end_ns = began_ns.saturating_add(MAX_INDEX_NS);

@@ -13,7 +13,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_format::{Compression, DedupMode};
-use gemelo_volume::{Pool, ScrubOptions, VolumeError};
+use gemelo_volume::{Pool, ScrubOptions, ShrinkOptions, VolumeError};
 use std::collections::BTreeMap;
 
 /// The number of contents that are written repeatedly, which makes duplicates.
@@ -61,6 +61,8 @@ pub struct Model {
     pub recompressed_blocks: u64,
     /// Volumes that were rolled back.
     pub rolled_back: u64,
+    /// Contents that were moved because the store became smaller.
+    pub shrunk: u64,
 }
 
 impl Model {
@@ -150,6 +152,7 @@ impl<'a> Driver<'a> {
                 self.done(self.pool.scrub(options, &Silent, &StopFlag::new()))
             }
             97 => self.done(self.pool.find(&Silent, &StopFlag::new())),
+            98 if self.random.below(2) == 0 => self.shrink(),
             98 => self.grow(),
             _ if self.compresses && self.random.below(2) == 0 => self.set_compression(),
             _ => self.set_mode(),
@@ -464,5 +467,21 @@ impl<'a> Driver<'a> {
     fn grow(&mut self) -> Result<(), Down> {
         let capacity = self.pool.stat().unwrap().capacity_blocks + 1 + self.random.below(8);
         self.change(|pool| pool.grow(capacity * BLOCK as u64), |_| {})
+    }
+
+    fn shrink(&mut self) -> Result<(), Down> {
+        let stat = self.pool.stat().unwrap();
+        let all = stat.capacity_blocks + stat.reserved_blocks;
+        let blocks = all - self.random.below(stat.free_blocks / 2 + 2);
+        let options = ShrinkOptions::default();
+        match self.pool.shrink(blocks * BLOCK as u64, options, (&Silent, &StopFlag::new())) {
+            // What is in use may have too little room, or be damaged.
+            Err(VolumeError::BadOption { .. } | VolumeError::NoSpace { .. }) => Ok(()),
+            shrunk => {
+                let moved = shrunk.as_ref().map_or(0, |report| report.moved_contents);
+                self.model.shrunk += moved;
+                self.done(shrunk)
+            }
+        }
     }
 }

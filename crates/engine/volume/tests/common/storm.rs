@@ -11,7 +11,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::DedupMode;
-use gemelo_volume::{Pool, ScrubOptions, Volume, VolumeError};
+use gemelo_volume::{Pool, ScrubOptions, ShrinkOptions, Volume, VolumeError};
 use owner::Owner;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -162,6 +162,7 @@ impl Storm<'_> {
                 13 if self.compresses => (self.recompress(), false),
                 13..15 => (self.pool.arrange(None, &Silent, &StopFlag::new()).map(drop), false),
                 15 => (self.pool.gc(None, &Silent, &StopFlag::new()).map(drop), false),
+                16 if random.below(3) == 0 => (self.shrink(&mut random), false),
                 16 if random.below(2) == 0 => (self.grow(&mut random), false),
                 16 => (self.scrub(), false),
                 _ => (self.pool.flush(), true),
@@ -182,6 +183,19 @@ impl Storm<'_> {
 
     fn scrub(&self) -> Result<(), VolumeError> {
         self.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).map(drop)
+    }
+
+    fn shrink(&self, random: &mut Random) -> Result<(), VolumeError> {
+        let stat = self.pool.stat()?;
+        let all = stat.capacity_blocks + stat.reserved_blocks;
+        let blocks = all - random.below(stat.free_blocks / 4 + 2);
+        let options = ShrinkOptions::default();
+        let stop = StopFlag::new();
+        match self.pool.shrink(blocks * BLOCK as u64, options, (&Silent, &stop)) {
+            // What is in use may have too little room, or be damaged.
+            Err(VolumeError::BadOption { .. } | VolumeError::NoSpace { .. }) => Ok(()),
+            shrunk => shrunk.map(drop),
+        }
     }
 
     fn grow(&self, random: &mut Random) -> Result<(), VolumeError> {

@@ -33,8 +33,8 @@ fn pool_of(policy: Policy) -> PoolOptions {
 
 /// Runs a pool until it has crashed several times. Returns the number of crashes, of blocks that
 /// the arranger has moved, of those that the cleaner has emptied, of contents that were compressed
-/// again, and of volumes that were rolled back.
-fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 5] {
+/// again, of volumes that were rolled back, and of contents moved out of the end of the store.
+fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 6] {
     let mut random = Random::new(seed);
     // A third of the disks write durably, so that commits are written beside their contents.
     let mut simulation = Simulation::new(random.next_u64())
@@ -86,7 +86,8 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 5] {
     pool.close().unwrap();
     let pool = open_ticking(&simulation.disks(), tuning).unwrap();
     check_recovered(&pool, &mut model);
-    [crashes, model.moved_blocks, cleaned, model.recompressed_blocks, model.rolled_back]
+    let Model { moved_blocks, recompressed_blocks, rolled_back, shrunk, .. } = model;
+    [crashes, moved_blocks, cleaned, recompressed_blocks, rolled_back, shrunk]
 }
 
 fn check_from_outside(simulation: &Simulation) {
@@ -111,22 +112,19 @@ fn crash_while_opening(simulation: Simulation, tuning: Tuning, random: &mut Rand
 /// again.
 fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64) -> [u64; 2] {
     let first = first_seed();
-    let (mut crashes, mut moved, mut cleaned, mut recompressed, mut rolled_back) = (0, 0, 0, 0, 0);
+    let mut sums = [0; 6];
     for seed in first..first + rounds(most) {
         let _repeat = Repeat::of(seed);
-        let [count, moved_here, cleaned_here, recompressed_here, rolled_back_here] =
-            live(options, open_store, seed);
-        crashes += count;
-        moved += moved_here;
-        cleaned += cleaned_here;
-        recompressed += recompressed_here;
-        rolled_back += rolled_back_here;
+        let counts = live(options, open_store, seed);
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
+    let [crashes, moved, cleaned, recompressed, rolled_back, shrunk] = sums;
     eprintln!(
         "{:?}: {crashes} crashes, {moved} blocks moved, {cleaned} emptied, {recompressed} \
-         compressed again, {rolled_back} rolled back",
+         compressed again, {rolled_back} rolled back, {shrunk} moved out of the end",
         options.policy
     );
+    assert!(shrunk > 0 || most < ROUNDS, "no store was made smaller");
     assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");
     assert!(rolled_back > 0 || most < ROUNDS, "nothing was rolled back");
     [cleaned, recompressed]

@@ -404,3 +404,13 @@ fn a_heal_of_a_content_that_lies_elsewhere_is_durable_before_the_veto_records_it
     let expected = [content(1, BLOCK), content(2, BLOCK)].concat();
     assert_eq!(read(&volume, 0, 2 * BLOCK).unwrap(), expected);
 }
+
+#[test]
+fn a_pool_whose_blocks_others_name_keeps_its_size() {
+    let world = World::new();
+    let options = gemelo_volume::ShrinkOptions::default();
+    let shrunk = world.pool.shrink(10 * BLOCK as u64, options, (&Silent, &StopFlag::new()));
+    let refused = shrunk.unwrap_err().to_string();
+    assert!(refused.contains("a member of a domain keeps its size"), "{refused}");
+    assert_eq!(world.pool.stat().unwrap().capacity_blocks, BLOCKS);
+}

@@ -58,6 +58,7 @@ mod rot;
 mod rot_storm;
 mod salvage;
 mod scrub;
+mod shrink;
 mod snapshots;
 mod space;
 mod stalls;

@@ -162,9 +162,11 @@ fn a_refusal_names_the_value_and_the_limit_in_the_units_of_users() {
         "invalid volume size 1000 bytes: give a multiple of the pool's block size (4 KiB), at most \
          1 PiB"
     );
-    let grown = pool.grow(8192).unwrap_err().to_string();
-    assert!(grown.starts_with("invalid capacity 8 KiB: the pool has "), "{grown}");
-    assert!(grown.contains(" and can only grow, to 16 TiB at most: "), "{grown}");
+    let smaller = pool.grow(8192).unwrap_err().to_string();
+    assert!(smaller.starts_with("invalid capacity 8 KiB: the pool has 8 MiB: "), "{smaller}");
+    assert!(smaller.ends_with("'gemelo pool shrink' makes it smaller"), "{smaller}");
+    let larger = pool.grow(17 << 40).unwrap_err().to_string();
+    assert!(larger.contains("it can grow to 16 TiB at most: "), "{larger}");
 }
 
 #[test]

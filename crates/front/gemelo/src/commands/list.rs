@@ -209,6 +209,9 @@ pub static COMMANDS: &[ListedCommand] = &[
     command("pool grow")
         .reads(&[format("INPUT --capacity 1g")])
         .on_pools(&["POOL --capacity 128m"]),
+    command("pool shrink")
+        .reads(&[format("INPUT --capacity 1g")])
+        .on_pools(&["POOL --capacity 32m --dry-run"]),
     command("pool rm").reads(&[format("INPUT --force")]),
     command("pool unit").reads(&[format("INPUT")]),
     command("pool hand-over").reads(&[format("INPUT")]),

@@ -115,6 +115,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("pool grow", &["gemelo pool grow /var/lib/gemelo/vms --capacity 1t"]),
     (
+        "pool shrink",
+        &[
+            "gemelo pool shrink /var/lib/gemelo/vms --capacity 500g --dry-run",
+            "gemelo pool shrink /var/lib/gemelo/vms --capacity 500g --rate 100m",
+        ],
+    ),
+    (
         "pool unit",
         &[
             "gemelo pool unit /var/lib/gemelo/vms | sudo tee /etc/systemd/system/gemelo@vms.service.d/disks-of-pool.conf",

@@ -13,6 +13,7 @@ use gemelo_nbd::client::Submission;
 use gemelo_tools::{all_of, run, tool};
 use gemelo_volume::PoolOptions;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use writer::Writer;
 
@@ -48,9 +49,12 @@ fn write_until_killed(
     server: Served,
     histories: &[Mutex<History>; 3],
     random: &mut Random,
-    kill: u64,
+    (kill, resizes): (u64, Option<&AtomicU64>),
 ) -> u64 {
-    let run_for = Duration::from_millis(5 + random.below(LONGEST_RUN_MS));
+    // A command that moves contents takes a while.
+    let longest_ms = if resizes.is_some() { 4 * LONGEST_RUN_MS } else { LONGEST_RUN_MS };
+    let run_for = Duration::from_millis(5 + random.below(longest_ms));
+    let is_killed = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut writers = Vec::new();
         for (place, ((volume, size, _), history)) in VOLUMES.iter().zip(histories).enumerate() {
@@ -63,14 +67,37 @@ fn write_until_killed(
                 );
             }
         }
+        let seed = random.next_u64();
+        resizes.map(|moves| scope.spawn(move || resize(pool, seed, (moves, is_killed))));
         std::thread::sleep(run_for);
         server.kill();
+        is_killed.store(true, Ordering::Relaxed);
         writers.into_iter().map(|writer| writer.join().unwrap()).sum()
     })
 }
 
-/// Flushed data survives every kill, and every other sector is old or new.
-fn survives_kills(policy: Policy, kills: u64) {
+/// Makes the pool smaller and larger until its server is gone. Counts the commands that have moved
+/// contents.
+fn resize(pool: &TestPool, seed: u64, (moves, is_killed): (&AtomicU64, &AtomicBool)) {
+    let (mut random, path) = (Random::new(seed), pool.path());
+    let run = |command: &str, mebibytes: u64| {
+        let mut resize = std::process::Command::new(env!("CARGO_BIN_EXE_gemelo"));
+        resize.args(["pool", command]).arg(&path);
+        all_of(&resize.args(["--capacity", &format!("{mebibytes}m")]).output().unwrap())
+    };
+    while !is_killed.load(Ordering::Relaxed) {
+        // Either is refused if the kill came right after the other.
+        run("grow", 64);
+        let said = run("shrink", 17 + random.below(8));
+        eprintln!("{said}");
+        let has_moved = said.contains(" moved") && !said.contains(" 0 contents");
+        moves.fetch_add(u64::from(has_moved), Ordering::Relaxed);
+    }
+}
+
+/// Flushed data survives every kill, and every other sector is old or new. With `resizes`, the pool
+/// becomes smaller and larger meanwhile, and that counts the times in which contents were moved.
+fn survives_kills(policy: Policy, kills: u64, resizes: Option<&AtomicU64>) {
     let seed = setting("GEMELO_KILL_SEED", 1);
     eprintln!("GEMELO_KILL_SEED={seed}");
     let mut random = Random::new(seed);
@@ -96,7 +123,7 @@ fn survives_kills(policy: Policy, kills: u64) {
             doubtful += recovered.doubtful;
             lost += recovered.lost;
         }
-        requests += write_until_killed(&pool, server, &histories, &mut random, kill);
+        requests += write_until_killed(&pool, server, &histories, &mut random, (kill, resizes));
     }
     pool.check();
     let server = pool.serve();
@@ -118,10 +145,17 @@ fn kill_with(policy: Policy) {
         Policy::InRam => 3,
         Policy::Dtb | Policy::Cbt => 2,
     };
-    survives_kills(policy, setting("GEMELO_KILLS", KILLS) / part);
+    survives_kills(policy, setting("GEMELO_KILLS", KILLS) / part, None);
 }
 
 gemelo_format::test_each_policy!(what_was_flushed_survives_kills, kill_with);
+
+#[test]
+fn what_was_flushed_survives_kills_while_the_pool_becomes_smaller() {
+    let moves = AtomicU64::new(0);
+    survives_kills(Policy::Compact, setting("GEMELO_KILLS", KILLS) / 2, Some(&moves));
+    assert!(moves.into_inner() > 2, "contents were moved out of the end");
+}
 
 /// fio writes one half of a volume to the end and flushes it, then the other until the server is
 /// killed. After a restart fio finds every block of the first half as it wrote it.

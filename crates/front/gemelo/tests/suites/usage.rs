@@ -255,7 +255,8 @@ fn words_of_other_programs_are_answered_with_those_of_this_one() {
         ("volume destroy p/a", "gemelo volume rm"),
         ("rollback p/a", "gemelo volume rollback"),
         ("pool rollback p", "gemelo volume rollback"),
-        ("pool shrink p", "gemelo pool create a smaller one"),
+        ("pool resize p", "gemelo pool grow, or gemelo pool shrink"),
+        ("volume set p/a --limit 500", "--iops COUNT"),
         ("pool add-device p /dev/x", "nothing: a pool has one device. Put it on LVM or md"),
         ("volume shrink p/a", "gemelo volume resize --size SIZE --force"),
         ("list", "gemelo pool ls DIRECTORY, or gemelo volume ls POOL"),
@@ -269,6 +270,7 @@ fn words_of_other_programs_are_answered_with_those_of_this_one() {
     ] {
         let said = refused(&line.split(' ').collect::<Vec<_>>());
         assert!(said.contains(&format!("\nhere: {here}")), "{line}: {said}");
+        assert!(!said.contains("-- --"), "it is no value: {said}");
     }
 }
 

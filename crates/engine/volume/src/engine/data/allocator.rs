@@ -79,6 +79,39 @@ impl Allocator {
         self.fill_reserve();
     }
 
+    /// Gives out no block of these any more.
+    pub(super) fn bar(&self, blocks: Range<u64>) {
+        self.lock().bar(blocks);
+        self.fill_reserve();
+    }
+
+    /// Gives out barred blocks again.
+    pub(super) fn unbar(&self) {
+        self.lock().blocks_mut().unbar();
+        self.fill_reserve();
+    }
+
+    /// The number of free blocks in a part of the store.
+    pub(crate) fn free_in(&self, blocks: &Range<u64>) -> u64 {
+        self.lock().blocks().free_in(blocks)
+    }
+
+    /// Has another block be in use for ever in place of this one. Both are barred.
+    pub(super) fn move_fixed(&self, from: Pbn, to: Pbn) {
+        self.lock().blocks_mut().move_fixed(from.number(), to.number());
+    }
+
+    /// The barred blocks that nobody uses.
+    pub(crate) fn parked_blocks(&self) -> u64 {
+        self.lock().blocks().parked()
+    }
+
+    /// Forgets the blocks from this one on, which are all parked or have no content for ever.
+    pub(super) fn cut(&self, data_blocks: u64) {
+        self.lock().cut(data_blocks);
+        self.fill_reserve();
+    }
+
     /// Notes that PBNs are taken which were free until now. The space is locked since.
     pub(super) fn taken(
         &self,

@@ -108,6 +108,21 @@ impl ContentSpace {
         self.fit_slots();
     }
 
+    /// Gives out no block of these any more.
+    pub(crate) fn bar(&mut self, blocks: Range<u64>) {
+        self.blocks.bar(blocks);
+        let slots = self.slots.iter_mut();
+        let reserved = slots.flat_map(|slots| slots.reserve.take_barred(&self.blocks));
+        let numbers: Vec<Pbn> = reserved.filter_map(block_number).collect();
+        numbers.into_iter().for_each(|number| self.blocks.release(number));
+    }
+
+    /// Forgets the blocks from this one on, which have no contents.
+    pub(crate) fn cut(&mut self, blocks: u64) {
+        self.blocks.cut(blocks);
+        self.fit_slots();
+    }
+
     /// Marks a PBN as used, with its blocks. Returns whether it was free.
     pub(crate) fn claim(&mut self, pbn: Pbn) -> bool {
         let Some(slots) = &mut self.slots else { return self.blocks.claim(pbn) };
@@ -187,7 +202,9 @@ impl ContentSpace {
         match &self.slots {
             None => {
                 let numbers = (1..end).filter_map(Pbn::new);
-                numbers.filter(|pbn| self.blocks.is_used(*pbn)).for_each(each);
+                let is_used =
+                    |pbn: &Pbn| self.blocks.is_used(*pbn) && !self.blocks.is_parked(pbn.number());
+                numbers.filter(is_used).for_each(each);
             }
             Some(slots) => {
                 let blocks = 1..end as u32;
@@ -227,8 +244,9 @@ impl ContentSpace {
             && !slots.reserve.has(block)
             && let Some(number) = block_number(block)
             && self.blocks.is_used(number)
+            && !self.blocks.is_parked(number.number())
         {
-            if !slots.reserve.adopts(block) {
+            if self.blocks.is_barred(block.into()) || !slots.reserve.adopts(block) {
                 self.blocks.release(number);
             }
             freed(number);
@@ -258,7 +276,10 @@ impl ContentSpace {
     pub(crate) fn contents(&self, reserved: u64) -> u64 {
         match &self.slots {
             Some(slots) => slots.contents,
-            None => self.blocks.blocks().saturating_sub(reserved + self.blocks.free()),
+            None => {
+                let unused = reserved + self.blocks.free() + self.blocks.parked();
+                self.blocks.blocks().saturating_sub(unused)
+            }
         }
     }
 

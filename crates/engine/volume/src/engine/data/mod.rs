@@ -37,8 +37,9 @@ use readers::{Readers, Retired};
 pub(crate) use remembered::Remembered;
 pub use remembered::RememberedStats;
 use std::io;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 pub(crate) use storing::{FormRoom, GoodForm, NewPlace, StoredContents};
 
@@ -62,6 +63,8 @@ pub(crate) struct DataPath {
     readers: Readers,
     retired: OrderedMutex<Retired>,
     free_veto: Option<Arc<dyn FreeVeto>>,
+    /// `true` while a command makes the store smaller.
+    is_shrinking: AtomicBool,
     /// Locked while free blocks are discarded, because they are not in `space` then.
     discarding: OrderedMutex<()>,
     remembered: Arc<Remembered>,
@@ -81,6 +84,15 @@ pub(crate) struct Unmapped {
     pub(crate) due: u64,
 }
 
+/// A store that becomes smaller.
+pub(crate) struct Shrinking<'d>(&'d AtomicBool);
+
+impl Drop for Shrinking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 impl DataPath {
     /// The buffer of the contents shows them to the remembered fingerprints.
     pub(crate) fn new(
@@ -96,6 +108,7 @@ impl DataPath {
             allocator: Allocator::new(space, &health),
             readers: Readers::default(),
             retired: OrderedMutex::new(Rank::Retired, &health, Retired::default()),
+            is_shrinking: AtomicBool::new(false),
             discarding: OrderedMutex::new(Rank::Discarding, &health, ()),
             health,
             remembered,
@@ -183,6 +196,22 @@ impl DataPath {
         self.contents.store()
     }
 
+    /// Notes that the store becomes smaller, until the guard is dropped, unless it does already.
+    pub(crate) fn begin_shrinking(&self) -> Result<Shrinking<'_>> {
+        match self.is_shrinking.swap(true, Ordering::AcqRel) {
+            false => Ok(Shrinking(&self.is_shrinking)),
+            true => Err(VolumeError::being_shrunk()),
+        }
+    }
+
+    /// Fails while the store becomes smaller.
+    pub(crate) fn check_may_grow(&self) -> Result<()> {
+        match self.is_shrinking.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(VolumeError::being_shrunk()),
+        }
+    }
+
     /// Makes room for this many blocks in the store.
     pub(crate) fn enlarge(&self, data_blocks: u64) -> Result<()> {
         self.store().enlarge(data_blocks).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
@@ -192,6 +221,47 @@ impl DataPath {
     /// Makes the blocks usable that [`Self::enlarge`] has added.
     pub(crate) fn grow(&self, data_blocks: u64) {
         self.allocator.grow(data_blocks);
+    }
+
+    /// Gives out no block of these any more. Writes that have taken one go on.
+    pub(crate) fn bar(&self, blocks: Range<u64>) {
+        let _paused = self.discarding.lock();
+        self.allocator.bar(blocks);
+        self.close_open_blocks();
+    }
+
+    /// Gives out barred blocks again, to which nothing on disk refers.
+    pub(crate) fn unbar(&self) {
+        self.allocator.unbar();
+    }
+
+    /// Copies the label of the store to a block that is parked, in place of another one.
+    pub(crate) fn move_header(&self, from: Pbn, to: Pbn) -> Result<()> {
+        self.store().copy_label(to)?;
+        self.allocator.move_fixed(from, to);
+        Ok(())
+    }
+
+    /// Forgets the blocks from this one on, of which none has a content.
+    pub(crate) fn cut(&self, data_blocks: u64) {
+        let _paused = self.discarding.lock();
+        self.allocator.cut(data_blocks);
+    }
+
+    /// Gives the space of parked blocks back to the system.
+    pub(crate) fn discard_parked(&self, blocks: &Range<u64>) {
+        let mut next = blocks.start;
+        while let Some(first) = Pbn::new(next).filter(|_| next < blocks.end) {
+            let count = u32::try_from(blocks.end - next).unwrap_or(u32::MAX);
+            // Where that fails, they have space until the store is shortened.
+            let _ = self.store().discard(first, count);
+            next += u64::from(count);
+        }
+    }
+
+    /// Makes the storage shorter by these blocks, which no durable state names.
+    pub(crate) fn cut_store(&self, blocks: Range<u64>) -> Result<()> {
+        self.store().cut(blocks).map_err(VolumeError::io(DiskRole::Data, "shorten"))
     }
 
     /// Keeps every block that is looked up from now on from being written again, until the pin is

@@ -100,6 +100,11 @@ impl Packer {
         self.open.as_ref().map(blocks).into_iter().flatten().collect()
     }
 
+    /// Adds no more contents to the open block.
+    pub(super) fn close(&mut self) {
+        self.open = None;
+    }
+
     /// Gives each content a place, and writes the compressed ones. Returns the PBNs, in the order
     /// of the contents. The caller writes the contents that fill their blocks. What was placed
     /// before a failure is not needed.

@@ -1,9 +1,11 @@
 //! The free PBNs, and the order in which they are given out.
 
+mod barred;
 mod near;
 mod runs;
 mod used;
 
+use barred::BarredPbns;
 use gemelo_base::SparseBits;
 use gemelo_format::Pbn;
 use runs::{ANY, RUN_BLOCKS, run_starts};
@@ -34,6 +36,7 @@ pub(crate) struct Space {
     freed: SparseBits,
     blocks: u64,
     free: u64,
+    barred: BarredPbns,
     /// The rest of the run that is being given out. Others may have claimed PBNs of it.
     run: Range<u64>,
     /// Of the free blocks from here on it is not known whether they were used before the pool was
@@ -49,6 +52,7 @@ impl Space {
             freed: SparseBits::default(),
             blocks: 0,
             free: 0,
+            barred: BarredPbns::default(),
             run: 0..0,
             unswept: 0,
         };
@@ -172,6 +176,9 @@ impl Space {
     /// Marks the PBN as free.
     pub(crate) fn release(&mut self, pbn: Pbn) {
         assert!(pbn.number() < self.blocks, "a block outside of the store is freed");
+        if self.barred.parks(pbn.number()) {
+            return;
+        }
         let was_used = self.set_free(pbn.number());
         assert!(was_used, "block {} is freed twice", pbn.number());
         self.freed.insert(pbn.number());

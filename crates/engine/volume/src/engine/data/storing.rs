@@ -174,6 +174,15 @@ impl DataPath {
         self.packed(placed, taken, None)
     }
 
+    /// Has writers begin a block of its own for their next contents.
+    pub(super) fn close_open_blocks(&self) {
+        if let Some(packing) = &self.contents.packing {
+            let mut packer = packing.packer.lock();
+            packer.close();
+            self.allocator.lock().settle(&[], [], Some(Vec::new()));
+        }
+    }
+
     /// Notes which PBNs a packer has given, which blocks it took for them, and to which blocks
     /// writers add contents from now on, if that changes.
     fn packed(

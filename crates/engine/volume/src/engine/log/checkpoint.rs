@@ -99,8 +99,29 @@ impl Log {
         of_replay.max(state.backend().pressure())
     }
 
+    /// Writes a checkpoint if maps name blocks whose contents were moved away, which may be given
+    /// out again then.
+    pub(crate) fn settle_moves(&self) -> Result<()> {
+        if self.read().backend().has_moved_blocks() { self.checkpoint_surely() } else { Ok(()) }
+    }
+
+    /// Does the same as [`Self::checkpoint`], and fails where that gives a checkpoint up because
+    /// contents have no space in the data store. Nothing durable is older afterwards.
+    pub(crate) fn checkpoint_surely(&self) -> Result<()> {
+        let _alone = self.checkpointer.lock();
+        match self.checkpoint_or_give_up()? {
+            true => Ok(()),
+            false => Err(VolumeError::NoSpace { disk: DiskRole::Data }),
+        }
+    }
+
     /// Does the same as [`Self::checkpoint`], for a caller that holds the checkpointer's lock.
     pub(super) fn checkpoint_alone(&self) -> Result<()> {
+        self.checkpoint_or_give_up().map(drop)
+    }
+
+    /// Returns `false` if the checkpoint was given up.
+    fn checkpoint_or_give_up(&self) -> Result<bool> {
         self.health.check_running()?;
         let began_ns = self.clock.now_ns();
         let written = self.try_checkpoint();
@@ -115,7 +136,7 @@ impl Log {
                 self.checkpoint_task.note_failure(began_ns, with_causes(error));
             }
         }
-        written.map(drop)
+        written
     }
 
     /// Writes a checkpoint. Returns `false` if it was given up for contents that have no space.
@@ -328,7 +349,14 @@ impl Log {
     /// Without room for more it writes a checkpoint now, while there are slots for it, and fails if
     /// that is not enough.
     pub(crate) fn reserve_slots(&self) -> Result<()> {
-        let (_, wanted) = self.slots();
+        self.reserve_slots_for(0)
+    }
+
+    /// Does the same for changes that are going to need so many more slots, but not more than are
+    /// in use.
+    pub(crate) fn reserve_slots_for(&self, more: u64) -> Result<()> {
+        let in_use = self.read().backend().slots().in_use;
+        let wanted = self.slots().1 + more.min(in_use);
         if self.reserve.has(wanted) {
             return Ok(());
         }

@@ -200,7 +200,7 @@ impl Log {
         // A pool that has stopped may be half changed, and acknowledges nothing more.
         self.health.check_writable()?;
         debug_assert!(self.can_follow(state, change), "{change:?} cannot be made");
-        if let Change::Store { pbn, .. } = change {
+        if let Change::Store { pbn, .. } | Change::Move { to: pbn, .. } = change {
             self.data.allocator.note_mapped(*pbn);
         }
         let State { backend, open, .. } = state;
@@ -216,7 +216,7 @@ impl Log {
     /// fresh block has none, and a block that is shared or identified has one.
     fn can_follow(&self, state: &State, change: &Change) -> bool {
         let (pbn, is_fresh) = match change {
-            Change::Store { pbn, .. } => (*pbn, true),
+            Change::Store { pbn, .. } | Change::Move { to: pbn, .. } => (*pbn, true),
             Change::Share { pbn, .. } | Change::Identify { pbn, .. } => (*pbn, false),
             _ => return true,
         };

@@ -14,7 +14,7 @@
 //! 4. **Let the change be durable.** The old place is not reused before, so a crash leaves the one
 //!    place or the other.
 //!
-//! What moves and where to is the choice of four policies beside it:
+//! What moves and where to is the choice of five policies beside it:
 //!
 //! | policy | moves | to |
 //! |---|---|---|
@@ -22,13 +22,16 @@
 //! | [`form`] | contents that their volume would compress in another way | blocks in the new form |
 //! | [`room`] | contents of packed blocks of which a part was freed | blocks of the cleaner |
 //! | [`damage`] | contents whose place is another's now | any free place |
+//! | [`end`] | what lies in the last blocks of a store that becomes smaller | any other place |
 //!
-//! A fifth one chooses [`Content`](moves::Content)s, has the data path store them, and calls
+//! The last one knows no references: its one change takes them all along ([`end`]). A further one
+//! chooses [`Content`](moves::Content)s, has the data path store them, and calls
 //! [`Mover::carry_out`]. The finder needs no mover: the content that it finds twice has a place
 //! already, so it makes one *share* (`finder/examine.rs`).
 
 mod chunk;
 mod damage;
+mod end;
 mod form;
 mod moves;
 mod order;
@@ -37,6 +40,7 @@ mod room;
 mod tuning;
 
 pub(crate) use damage::Relocator;
+pub(crate) use end::Shrinker;
 pub use form::RecompressReport;
 pub(crate) use form::Recompressor;
 pub(crate) use moves::Mover;

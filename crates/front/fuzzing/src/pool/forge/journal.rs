@@ -65,6 +65,11 @@ fn new_change(edit: Edit) -> Change {
         }
         13 => Change::Hold { volume, tag: "a hold".to_owned(), is_held: true },
         10 => Change::JournalData { pbn, content: vec![1; edit.new_value(512) as usize % 2000] },
+        14 => {
+            let to = Pbn::new(edit.new_value(number + 2)).unwrap_or(Pbn::FIRST);
+            Change::Move { from: pbn, to, checksum: Checksum(1) }
+        }
+        15 if number.is_multiple_of(2) => Change::Cut { data_blocks: edit.new_value(2000) },
         _ => Change::Share { volume, lbn: first, pbn, checksum: Checksum(1) },
     }
 }
@@ -108,7 +113,8 @@ fn change_change(change: &mut Change, edit: Edit) {
         | Change::Rollback { volume, .. }
         | Change::Receive { volume, .. }
         | Change::Hide { volume } => edit.change_u32(&mut volume.0),
-        Change::Grow { data_blocks } => edit.change(data_blocks),
+        Change::Grow { data_blocks } | Change::Cut { data_blocks } => edit.change(data_blocks),
+        Change::Move { from, to, .. } => block(if is_first { from } else { to }),
         Change::Identify { pbn, .. } | Change::Suspect { pbn, .. } => block(pbn),
         Change::JournalData { pbn, .. } if is_first => block(pbn),
         Change::JournalData { content, .. } => {

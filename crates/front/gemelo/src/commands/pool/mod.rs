@@ -13,6 +13,7 @@ mod outlook;
 mod passes;
 mod rm;
 mod sharing_text;
+mod shrink;
 pub(super) mod stat;
 mod stat_text;
 pub(crate) mod status;
@@ -106,6 +107,13 @@ enum Action {
     Check(check::Arguments),
     /// Enlarge the data store of a pool
     Grow(grow::Arguments),
+    /// Make the data store of a pool smaller
+    ///
+    /// What lies beyond the new end is moved, with all references to it, also while the pool is
+    /// served. A file is shortened; a device stays as it is, and its end can then be used for
+    /// something else. If the command fails or is stopped, the pool keeps its size. A member of a
+    /// domain is refused, because other members name its blocks.
+    Shrink(shrink::Arguments),
     /// Hand a member of a domain over to another host
     ///
     /// The process of this host that serves the member executes the requests that clients have
@@ -146,6 +154,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         Action::Scrub(arguments) => passes::scrub(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
+        Action::Shrink(arguments) => shrink::run(arguments, context),
         Action::HandOver(arguments) => hand_over::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
         Action::Unit(arguments) => unit::run(arguments, context),

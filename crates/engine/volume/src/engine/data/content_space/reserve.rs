@@ -4,7 +4,7 @@
 //! pool that is nearly full. So the map of free blocks counts those of the reserve as used. The
 //! cleaner moves contents to them, and takes blocks that it has emptied in their place.
 
-use super::ContentSpace;
+use super::{ContentSpace, Space};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -58,6 +58,13 @@ impl CleanerBlocks {
 
     fn longest_run(&self) -> Range<u32> {
         self.runs().pop().unwrap_or_default()
+    }
+
+    /// Takes out the blocks that are barred.
+    pub(super) fn take_barred(&mut self, space: &Space) -> Vec<u32> {
+        let is_barred = |block: &u32| space.is_barred(u64::from(*block));
+        self.expected.retain(|block| !is_barred(block));
+        self.blocks.extract_if(.., |block| is_barred(block)).collect()
     }
 
     /// Takes out what is more than the reserve keeps, the shortest runs first.

@@ -298,3 +298,34 @@ fn openings_cost_an_aged_store_few_of_its_runs() {
         assert!(opened > 0.8 * unbroken && unbroken > least, "{percent} %: {unbroken} {opened}");
     }
 }
+
+#[test]
+fn a_barred_pbn_is_parked_while_nobody_uses_it_and_free_again_later() {
+    let pbn = |number| Pbn::new(number).unwrap();
+    let mut space = Space::new(400);
+    for number in [5, 205, 206, 399] {
+        assert!(space.claim(pbn(number)));
+    }
+    space.bar(200..400);
+    assert_eq!((space.free(), space.parked()), (198, 197));
+    assert_eq!((space.free_in(&(0..400)), space.free_in(&(190..300))), (198, 10));
+    let mut taken = Vec::new();
+    space.take(198, &mut taken);
+    assert!(taken.iter().all(|pbn| pbn.number() < 200), "no barred one");
+    assert_eq!(space.take_free_run(0, 1, 9), (None, None));
+    space.release(pbn(205));
+    space.release(pbn(7));
+    assert_eq!((space.free(), space.parked()), (1, 198));
+    assert!(space.is_used(pbn(205)) && space.is_parked(205) && !space.is_parked(206));
+    space.move_fixed(399, 200);
+    assert!(space.is_parked(399) && !space.is_parked(200));
+    space.unbar();
+    assert_eq!((space.free(), space.parked()), (199, 0));
+    assert!(space.is_used(pbn(200)) && space.is_used(pbn(206)) && !space.is_used(pbn(399)));
+    space.bar(190..400);
+    space.cut(201);
+    assert_eq!((space.blocks(), space.free(), space.parked()), (201, 1, 0));
+    space.grow(500);
+    assert_eq!(space.free(), 300);
+    assert!(!space.is_used(pbn(206)), "it was cut off");
+}
