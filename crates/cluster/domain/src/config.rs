@@ -172,11 +172,8 @@ impl DomainConfig {
 }
 
 fn read(objects: &dyn Objects) -> Result<Option<(DomainConfig, bool)>> {
-    let mut values = match objects.get_keys(DOMAIN_OBJECT, &[CONFIG_KEY.into()]) {
-        Err(ObjectError::NotFound { .. }) => return Ok(None),
-        values => values?,
-    };
-    let Some(value) = values.pop().flatten() else { return Ok(None) };
+    let value = objects.value_if_there(DOMAIN_OBJECT, CONFIG_KEY)?;
+    let Some(value) = value else { return Ok(None) };
     let damaged = |reason| damaged(DOMAIN_OBJECT, CONFIG_KEY, reason);
     let (config, is_ready) = DomainConfig::decode(&value).map_err(damaged)?;
     match config.unknown.first_incompatible() {

@@ -6,14 +6,12 @@
 
 use crate::entry::MemberId;
 use crate::error::Result;
+use crate::mail::put_keys;
 use crate::shard::{leading_fingerprint, push_digits};
 use gemelo_format::{Fingerprint, Pbn};
-use gemelo_objects::{KeyRange, ObjectError, Objects, Operation, Request, Update};
+use gemelo_objects::{KeyRange, Objects, Update};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-
-/// The value of a doubt: all there is to say is in the key.
-const DOUBT: [u8; 1] = [1];
 
 /// Returns the name of the object with the doubts about a member's blocks.
 #[must_use]
@@ -74,26 +72,14 @@ impl Doubts {
 
 /// Sends doubts to the homes of the contents. Sending one twice is harmless.
 pub(crate) fn send(objects: &dyn Objects, doubts: &BTreeMap<MemberId, Vec<Doubt>>) -> Result<()> {
-    let update = |doubts: &Vec<Doubt>| Update {
-        set: doubts.iter().map(|doubt| (doubt.key(), DOUBT.to_vec())).collect(),
-        ..Update::default()
-    };
-    let updates: Vec<(String, Update)> =
-        doubts.iter().map(|(home, doubts)| (doubts_name(*home), update(doubts))).collect();
-    let request = |(name, update)| Request::new(name, Operation::Update(update));
-    let mut requests: Vec<_> =
-        updates.iter().map(|(name, update)| request((name.as_str(), update))).collect();
-    objects.execute(&mut requests);
-    requests.into_iter().try_for_each(|request| Ok(request.outcome?))
+    let keys = |doubts: &Vec<Doubt>| doubts.iter().map(Doubt::key).collect();
+    put_keys(objects, doubts.iter().map(|(home, doubts)| (doubts_name(*home), keys(doubts))))
 }
 
 /// Reads the first doubts about a member's blocks.
 pub(crate) fn read(objects: &dyn Objects, home: MemberId, limit: usize) -> Result<Doubts> {
     let range = KeyRange { after: "", prefix: "", limit };
-    let page = match objects.list_keys(&doubts_name(home), range) {
-        Err(ObjectError::NotFound { .. }) => return Ok(Doubts::default()),
-        page => page?,
-    };
+    let page = objects.keys_if_there(&doubts_name(home), range)?;
     let keys: Vec<String> = page.entries.into_iter().map(|(key, _)| key).collect();
     let doubts = keys.iter().filter_map(|key| Doubt::of_key(key)).collect();
     Ok(Doubts { doubts, keys })

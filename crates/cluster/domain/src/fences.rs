@@ -41,10 +41,7 @@ pub fn tend_fences(
 ) -> Result<usize> {
     let object = member_object(member);
     let range = KeyRange { after: "", prefix: PREFIX, limit: MAX_PAGE_KEYS };
-    let page = match client.list_keys(&object, range) {
-        Err(ObjectError::NotFound { .. }) => return Ok(0),
-        page => page?,
-    };
+    let page = client.keys_if_there(&object, range)?;
     let mut update = Update::default();
     // A fence whose value is damaged ends by itself.
     let known = page.entries.iter().filter_map(|(key, value)| FencedHolder::decode(key, value));

@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::intent::{Effect, Intent};
 use crate::shard::{Shard, leading_fingerprint, push_digits};
 use gemelo_format::Fingerprint;
-use gemelo_objects::{KeyRange, ObjectError, Objects, Operation, Request, Update};
+use gemelo_objects::{KeyRange, Objects, Operation, Request, Update};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The value of a letter: all there is to say is in the key.
-const LETTER: [u8; 1] = [1];
+/// The value of a key of letters and doubts: a store takes no empty one.
+const PRESENT: [u8; 1] = [1];
 
 /// Returns the name of a member's mailbox object.
 #[must_use]
@@ -33,19 +33,19 @@ impl Letter {
     /// version, and the content and the depth tell the shard.
     #[must_use]
     pub fn new(fingerprint: Fingerprint, intent: &Intent) -> Self {
-        let mut key = String::with_capacity(64);
-        push_digits(&mut key, fingerprint);
-        let (member, depth, version) = (intent.member, intent.shard.depth(), intent.receipt().0);
-        let _ = write!(key, ".{member}.{depth:02}.{version:016x}"); // A string cannot fail.
-        Self { key }
+        Self::of(fingerprint, intent.member, (intent.shard, intent.receipt().0))
     }
 
-    /// The letter about a content to which no member refers, after a shard was rebuilt.
+    /// The letter about a content to which no member refers, after a shard was rebuilt. No member
+    /// has the number 0.
     pub(crate) fn of_repair(fingerprint: Fingerprint, shard: Shard, version: u64) -> Self {
+        Self::of(fingerprint, MemberId(0), (shard, version))
+    }
+
+    fn of(fingerprint: Fingerprint, from: MemberId, (shard, version): (Shard, u64)) -> Self {
         let mut key = String::with_capacity(64);
         push_digits(&mut key, fingerprint);
-        // A string cannot fail. No member has the number 0.
-        let _ = write!(key, ".{}.{:02}.{version:016x}", MemberId(0), shard.depth());
+        let _ = write!(key, ".{from}.{:02}.{version:016x}", shard.depth()); // It cannot fail.
         Self { key }
     }
 
@@ -75,12 +75,21 @@ pub(crate) fn letters<'a>(
 
 /// Sends letters. Sending one twice is harmless.
 pub(crate) fn send(objects: &dyn Objects, letters: BTreeMap<MemberId, Vec<Letter>>) -> Result<()> {
-    let update = |letters: Vec<Letter>| Update {
-        set: letters.into_iter().map(|letter| (letter.key, LETTER.to_vec())).collect(),
+    let keys = |letters: Vec<Letter>| letters.into_iter().map(|letter| letter.key).collect();
+    let letters = letters.into_iter().map(|(home, letters)| (mailbox_name(home), keys(letters)));
+    put_keys(objects, letters)
+}
+
+/// Adds keys to objects in one list. All there is to say is in the keys.
+pub(crate) fn put_keys(
+    objects: &dyn Objects,
+    keys: impl Iterator<Item = (String, Vec<String>)>,
+) -> Result<()> {
+    let update = |keys: Vec<String>| Update {
+        set: keys.into_iter().map(|key| (key, PRESENT.to_vec())).collect(),
         ..Update::default()
     };
-    let updates: Vec<(String, Update)> =
-        letters.into_iter().map(|(home, letters)| (mailbox_name(home), update(letters))).collect();
+    let updates: Vec<(String, Update)> = keys.map(|(name, keys)| (name, update(keys))).collect();
     let mut requests: Vec<_> = updates
         .iter()
         .map(|(name, update)| Request::new(name, Operation::Update(update)))
@@ -118,10 +127,7 @@ fn read_page(
     limit: usize,
 ) -> Result<(Vec<Letter>, bool)> {
     let range = KeyRange { after, prefix: "", limit };
-    let page = match objects.list_keys(&mailbox_name(member), range) {
-        Err(ObjectError::NotFound { .. }) => return Ok((Vec::new(), false)),
-        page => page?,
-    };
+    let page = objects.keys_if_there(&mailbox_name(member), range)?;
     Ok((page.entries.into_iter().map(|(key, _)| Letter { key }).collect(), page.has_more))
 }
 

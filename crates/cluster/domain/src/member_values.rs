@@ -5,7 +5,7 @@ use crate::config::damaged;
 use crate::entry::MemberId;
 use crate::error::{DomainError, Result};
 use crate::tenure::member_object;
-use gemelo_objects::{ObjectError, Objects, Update};
+use gemelo_objects::{Objects, Update};
 
 /// The most bytes of a value: a store keeps keys in memory.
 const MAX_VALUE_BYTES: usize = 64 << 10;
@@ -29,11 +29,7 @@ impl<'a> MemberValues<'a> {
     /// Fails if the store does, or if the value is damaged.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let object = member_object(self.member);
-        let values = match self.objects.get_keys(&object, &[key.to_owned()]) {
-            Err(ObjectError::NotFound { .. }) => return Ok(None),
-            values => values?,
-        };
-        let Some(value) = values.into_iter().next().flatten() else { return Ok(None) };
+        let Some(value) = self.objects.value_if_there(&object, key)? else { return Ok(None) };
         let value = Reader::new(key, &value).map(|reader| reader.rest().to_vec());
         value.map(Some).map_err(|reason| damaged(&object, key, reason))
     }

@@ -129,11 +129,7 @@ impl<'a> Members<'a> {
     pub fn find(&self, name: &str) -> Result<MemberId> {
         let key = format!("{NAME_PREFIX}{name}");
         let missing = || DomainError::NoMember { name: name.into() };
-        let values = match self.objects.get_keys(MEMBERS_OBJECT, std::slice::from_ref(&key)) {
-            Err(ObjectError::NotFound { .. }) => return Err(missing()),
-            values => values?,
-        };
-        let value = values.into_iter().next().flatten().ok_or_else(missing)?;
+        let value = self.objects.value_if_there(MEMBERS_OBJECT, &key)?.ok_or_else(missing)?;
         Ok(Record::decode(&key, &value)?.member)
     }
 
@@ -176,10 +172,7 @@ impl<'a> Members<'a> {
         let mut after = String::new();
         loop {
             let range = KeyRange { after: &after, prefix: NAME_PREFIX, limit: MAX_PAGE_KEYS };
-            let page = match self.objects.list_keys(MEMBERS_OBJECT, range) {
-                Err(ObjectError::NotFound { .. }) => return Ok((members, damage)),
-                page => page?,
-            };
+            let page = self.objects.keys_if_there(MEMBERS_OBJECT, range)?;
             for (key, value) in &page.entries {
                 let name = key.strip_prefix(NAME_PREFIX).unwrap_or(key);
                 match Record::decode(key, value) {

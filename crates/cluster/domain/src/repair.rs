@@ -9,14 +9,14 @@
 use crate::check::{Claim, Claims, Key, ReadShard, ShardInUse, least_version, shards_in_use};
 use crate::config::DomainConfig;
 use crate::entry::{Entry, MemberId, Receipt};
-use crate::error::{DomainError, Result};
+use crate::error::Result;
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::intent::{Effect, Intent};
 use crate::mail::{self, Letter};
 use crate::shard::{ENTRY_PREFIX, fingerprint_key};
 use crate::split;
 use gemelo_format::{Fingerprint, Pbn};
-use gemelo_objects::{KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Update};
+use gemelo_objects::{KeyRange, MAX_PAGE_KEYS, Objects, Update};
 use std::collections::BTreeMap;
 
 /// The outcome of a repair.
@@ -290,10 +290,7 @@ fn receipt_of(objects: &dyn Objects, name: &str, member: MemberId) -> Result<Opt
 fn remove_entries(objects: &dyn Objects, name: &str) -> Result<()> {
     loop {
         let range = KeyRange { after: "", prefix: ENTRY_PREFIX, limit: MAX_PAGE_KEYS };
-        let page = match objects.list_keys(name, range) {
-            Err(ObjectError::NotFound { .. }) => return Ok(()),
-            page => page.map_err(DomainError::from)?,
-        };
+        let page = objects.keys_if_there(name, range)?;
         if page.entries.is_empty() {
             return Ok(());
         }

@@ -132,11 +132,7 @@ impl Tenure {
     ) -> Result<(Option<Holder>, u64)> {
         let object = member_object(member);
         let holder = client.holder(LockName { object: &object, name: LOCK })?;
-        let values = match client.get_keys(&object, &[HOLDER_KEY.into()]) {
-            Err(ObjectError::NotFound { .. }) => return Ok((holder, 0)),
-            values => values?,
-        };
-        let record = values.into_iter().next().flatten();
+        let record = client.value_if_there(&object, HOLDER_KEY)?;
         let record = record.as_deref().map(TenureRecord::decode).transpose();
         let record = record.map_err(|reason| damaged(&object, HOLDER_KEY, reason))?;
         Ok((holder, record.map_or(0, |record| record.epoch)))

@@ -124,6 +124,39 @@ pub trait Objects: Send + Sync {
         }
     }
 
+    /// Returns the value of a key; [`None`] if the object does not have it, or does not exist.
+    ///
+    /// # Errors
+    /// Fails if the store does not answer.
+    fn value_if_there(&self, object: &str, key: &str) -> Result<Option<Vec<u8>>> {
+        match self.get_keys(object, &[key.to_owned()]) {
+            Err(ObjectError::NotFound { .. }) => Ok(None),
+            values => Ok(values?.pop().flatten()),
+        }
+    }
+
+    /// Returns a page of keys and values; an empty one if the object does not exist.
+    ///
+    /// # Errors
+    /// Fails if the store does not answer.
+    fn keys_if_there(&self, object: &str, range: KeyRange<'_>) -> Result<KeyPage> {
+        match self.list_keys(object, range) {
+            Err(ObjectError::NotFound { .. }) => Ok(KeyPage::default()),
+            page => page,
+        }
+    }
+
+    /// Removes the object. A missing one is no error.
+    ///
+    /// # Errors
+    /// Fails if the store does not answer.
+    fn remove_if_there(&self, object: &str) -> Result<()> {
+        match self.remove(object) {
+            Err(ObjectError::NotFound { .. }) => Ok(()),
+            removed => removed,
+        }
+    }
+
     /// Changes keys if all guards hold.
     ///
     /// # Errors

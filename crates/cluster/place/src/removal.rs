@@ -7,7 +7,6 @@ use gemelo_domain::{
     Claims as _, Effect, Finding, Intent, MemberId, Members, doubts_name, mailbox_name,
 };
 use gemelo_member::{DomainClient, MemberError, Service};
-use gemelo_objects::ObjectError;
 use gemelo_sharing::{LedgerClaims, remove_ledger};
 
 /// A member that can be removed, taken by this process until then.
@@ -86,10 +85,7 @@ fn remove_all(service: &Service, name: &str) -> Result<()> {
     remove_ledger(index, member)?;
     // Letters and doubts are about blocks that are gone.
     for object in [mailbox_name(member), doubts_name(member)] {
-        match index.remove(&object) {
-            Ok(()) | Err(ObjectError::NotFound { .. }) => {}
-            Err(error) => return Err(MemberError::from(error).into()),
-        }
+        index.remove_if_there(&object).map_err(MemberError::from)?;
     }
     Ok(Members::new(index).remove(name, member).map_err(MemberError::from)?)
 }

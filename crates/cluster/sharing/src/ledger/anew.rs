@@ -8,7 +8,7 @@ use crate::record::Record;
 use gemelo_domain::codec::digest;
 use gemelo_domain::{MemberId, Shard};
 use gemelo_format::Pbn;
-use gemelo_objects::{ObjectError, Objects, Update};
+use gemelo_objects::{Objects, Update};
 use std::collections::BTreeMap;
 
 /// Replaces a ledger. All objects get a version above those that are there, and the head is written
@@ -45,7 +45,7 @@ pub(crate) fn write_anew(
     }
     old.iter()
         .filter(|name| **name != head && !names.contains(name))
-        .try_for_each(|name| remove(objects, name))
+        .try_for_each(|name| Ok(objects.remove_if_there(name)?))
 }
 
 /// Returns the highest version of the objects whose seals can be read.
@@ -67,14 +67,7 @@ fn replace(
     mut set: Vec<(String, Vec<u8>)>,
     seal: Seal,
 ) -> Result<()> {
-    remove(objects, name)?;
+    objects.remove_if_there(name)?;
     set.push((VERSION_KEY.to_owned(), seal.encode()));
     Ok(objects.update(name, &Update { creates: true, set, ..Update::default() })?)
-}
-
-fn remove(objects: &dyn Objects, name: &str) -> Result<()> {
-    match objects.remove(name) {
-        Ok(()) | Err(ObjectError::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
