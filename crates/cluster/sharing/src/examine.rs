@@ -6,9 +6,9 @@
 //! a doubt names.
 
 use crate::blocks::Noticed;
-use crate::error::{Result, SharingError};
+use crate::error::Result;
 use crate::journal::LedgerJournal;
-use crate::places::State;
+use crate::places::{State, unanswered};
 use crate::record::{BlockState, Place, Record};
 use crate::shared::Shared;
 use crate::sharing::Worker;
@@ -16,7 +16,6 @@ use gemelo_domain::{Action, Change, Doubt, Doubts, Entry, MemberId};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_volume::Pool;
 use std::collections::BTreeMap;
-use std::io;
 
 /// Most doubts that are dealt with in a round.
 const DOUBTS_AT_ONCE: usize = 256;
@@ -124,7 +123,7 @@ impl Examiner<'_> {
             else {
                 continue;
             };
-            if !matches!(record.kind, BlockState::Published | BlockState::Lent) {
+            if !record.kind.is_home() {
                 continue;
             }
             let new = Doubted { pbn, fingerprint: doubt.fingerprint, copies: Vec::new() };
@@ -160,7 +159,7 @@ impl Examiner<'_> {
                         healed += u64::from(is_healed);
                         !is_healed
                     }
-                    State::Unknown => return Err(unanswered()),
+                    State::Unknown => return Err(unanswered("look at doubted")),
                 };
                 let action = Action::Mark { is_suspect };
                 changes.push(Change { fingerprint: one.fingerprint, action });
@@ -186,7 +185,7 @@ impl Examiner<'_> {
             match (copy, state) {
                 (Some(content), State::Good) => return Ok(pool.heal_kept(one.pbn, content)?),
                 (_, State::Good | State::Bad) => {}
-                (_, State::Unknown) => return Err(unanswered()),
+                (_, State::Unknown) => return Err(unanswered("look at doubted")),
             }
         }
         Ok(false)
@@ -204,9 +203,4 @@ impl Examiner<'_> {
         }
         told
     }
-}
-
-fn unanswered() -> SharingError {
-    let source = io::Error::from(io::ErrorKind::TimedOut);
-    SharingError::Contents { action: "look at doubted", source }
 }

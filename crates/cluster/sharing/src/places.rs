@@ -30,6 +30,11 @@ pub(crate) enum State {
     Unknown,
 }
 
+/// The error about places that did not answer.
+pub(crate) fn unanswered(action: &'static str) -> SharingError {
+    SharingError::Contents { action, source: io::Error::from(io::ErrorKind::TimedOut) }
+}
+
 impl Contents {
     fn new(block_bytes: usize, count: usize) -> Self {
         let outcomes = std::iter::repeat_with(|| Ok(())).take(count).collect();

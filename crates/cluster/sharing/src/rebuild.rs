@@ -18,9 +18,9 @@
 //! rebuilt afterwards, with the counts that follow.
 
 use crate::claims::LedgerClaims;
-use crate::error::{Result, SharingError};
+use crate::error::Result;
 use crate::ledger::{head_of, write_anew};
-use crate::places::State;
+use crate::places::{State, unanswered};
 use crate::record::{BlockState, Elsewhere, Place, Record};
 use crate::shared::Shared;
 use gemelo_domain::{Claim, DomainConfig, Entry, MemberId, each_entry};
@@ -28,7 +28,6 @@ use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
 use gemelo_volume::Pool;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io;
 
 /// Contents of the pool whose fingerprints are looked up together.
 const CONTENTS_AT_ONCE: usize = 65_536;
@@ -142,7 +141,7 @@ impl LedgerRebuild<'_> {
             let record = Record { fingerprint, kind: BlockState::Published };
             let known = records.entry(*pbn).or_insert(record);
             let is_lent = *known == Record { kind: BlockState::Lent, ..record };
-            if is_used && is_lent || !is_in_index(*known) {
+            if is_used && is_lent || !known.kind.is_home() {
                 *known = record;
             }
         }
@@ -170,7 +169,7 @@ impl LedgerRebuild<'_> {
                 };
                 let Some(other) = Elsewhere::of(own, *place) else { continue };
                 let kind = match state {
-                    State::Unknown => return Err(unanswered()),
+                    State::Unknown => return Err(unanswered("look for borrowed")),
                     State::Bad => BlockState::Borrowed(other),
                     State::Good if *surplus > 0 => BlockState::Restored(other),
                     State::Good => continue,
@@ -188,7 +187,7 @@ impl LedgerRebuild<'_> {
         let expected = std::iter::once(fingerprint);
         let states = contents.states(self.shared.fingerprinter()?, expected);
         match states.first() {
-            None | Some(State::Unknown) => Err(unanswered()),
+            None | Some(State::Unknown) => Err(unanswered("look for borrowed")),
             Some(state) => Ok(*state),
         }
     }
@@ -212,22 +211,10 @@ impl Known {
 
     /// Takes what this member refers to from the members that are not known.
     fn count(&mut self, records: &BTreeMap<Pbn, Record>) {
-        let counted =
-            |record: &&Record| !matches!(record.kind, BlockState::Lent | BlockState::Alone);
-        for record in records.values().filter(counted) {
+        for record in records.values().filter(|record| record.kind.is_counted()) {
             if let Some((_, surplus)) = self.places.get_mut(&record.fingerprint.to_bytes()) {
                 *surplus -= 1;
             }
         }
     }
-}
-
-/// Returns whether a record is of a block that the index names.
-const fn is_in_index(record: Record) -> bool {
-    matches!(record.kind, BlockState::Published | BlockState::Lent)
-}
-
-fn unanswered() -> SharingError {
-    let source = io::Error::from(io::ErrorKind::TimedOut);
-    SharingError::Contents { action: "look for borrowed", source }
 }

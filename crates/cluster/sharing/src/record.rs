@@ -58,4 +58,14 @@ impl BlockState {
             Self::Published | Self::Lent | Self::Alone => None,
         }
     }
+
+    /// Returns whether the index counts the member for the content.
+    pub(crate) const fn is_counted(self) -> bool {
+        !matches!(self, Self::Lent | Self::Alone)
+    }
+
+    /// Returns whether the index has the block as the place of the content.
+    pub(crate) const fn is_home(self) -> bool {
+        matches!(self, Self::Published | Self::Lent)
+    }
 }
