@@ -1,16 +1,13 @@
 //! The ledger of a member as the check of a domain reads it, also while the member is served.
 
 use crate::group::{Fingerprints, Kinds};
-use crate::in_flight::{INTENT_PREFIX, InFlight};
 use crate::ledger::{
-    LOST_KEYS, LOST_PAGE, NO_SEAL, OLD_HEAD, OLD_PAGE, PAGE_PREFIX, SHARD_PREFIX, Seal,
-    VERSION_KEY, expect_in_page, head_of, known_shard, named_page, page_name,
+    LOST_PAGE, OLD_HEAD, OLD_PAGE, Reading, Seal, VERSION_KEY, head_of, page_name,
 };
 use crate::record::BlockState;
-use gemelo_domain::codec::{Reason, digest};
 use gemelo_domain::{Claim, Claims, Damage, DomainError, Intent, MemberId, Shard};
 use gemelo_format::{Fingerprint, Pbn};
-use gemelo_objects::{KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects};
+use gemelo_objects::{KeyRange, MAX_PAGE_KEYS, Objects};
 use std::collections::BTreeMap;
 
 /// Attempts of a request whose answer is lost.
@@ -56,21 +53,6 @@ struct ReadRecords {
     /// The version that each shard has at least.
     versions: Vec<(Shard, u64)>,
     damage: Vec<Damage>,
-}
-
-/// An object as it was read.
-#[derive(Default)]
-struct ReadObject {
-    kinds: BTreeMap<Pbn, BlockState>,
-    fingerprints: BTreeMap<Pbn, Fingerprint>,
-    intents: Vec<Intent>,
-    named: BTreeMap<u32, u64>,
-    versions: Vec<(Shard, u64)>,
-    damage: Vec<(String, Reason)>,
-    seal: Option<Seal>,
-    /// The digests of its keys.
-    keys_digest: u64,
-    fingerprints_digest: u64,
 }
 
 impl LedgerClaims {
@@ -164,85 +146,21 @@ fn retry<T>(attempt: impl Fn() -> gemelo_objects::Result<T>) -> Result<T, Domain
 
 /// Reads the seal of an object; [`None`] if there is none that can be read.
 fn seal_of(objects: &dyn Objects, name: &str) -> Result<Option<Seal>, DomainError> {
-    let keys = [VERSION_KEY.to_owned()];
-    let values = retry(|| match objects.get_keys(name, &keys) {
-        Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
-        values => values,
-    })?;
-    Ok(values.first().and_then(Option::as_deref).and_then(|value| Seal::decode(value).ok()))
+    let value = retry(|| objects.value_if_there(name, VERSION_KEY))?;
+    Ok(value.and_then(|value| Seal::decode(&value).ok()))
 }
 
-impl ReadObject {
-    fn read(member: MemberId, objects: &dyn Objects, name: &str) -> Result<Self, DomainError> {
-        let (mut read, mut after) = (Self::default(), String::new());
-        loop {
-            let range = KeyRange { after: &after, prefix: "", limit: MAX_PAGE_KEYS };
-            let page = retry(|| match objects.list_keys(name, range) {
-                Err(ObjectError::NotFound { .. }) => Ok(KeyPage::default()),
-                page => page,
-            })?;
-            for (key, value) in &page.entries {
-                if let Err(reason) = read.take(member, name, (key, value)) {
-                    read.damage.push((key.clone(), reason));
-                }
-            }
-            match page.entries.into_iter().next_back() {
-                Some((last, _)) if page.has_more => after = last,
-                _ => return Ok(read),
-            }
+/// Reads all keys of an object.
+fn read_keys(member: MemberId, objects: &dyn Objects, name: &str) -> Result<Reading, DomainError> {
+    let (mut read, mut after) = (Reading::default(), String::new());
+    loop {
+        let range = KeyRange { after: &after, prefix: "", limit: MAX_PAGE_KEYS };
+        let page = retry(|| objects.keys_if_there(name, range))?;
+        page.entries.iter().for_each(|(key, value)| read.take(member, name, (key, value)));
+        match page.entries.into_iter().next_back() {
+            Some((last, _)) if page.has_more => after = last,
+            _ => return Ok(read),
         }
-    }
-
-    fn take(
-        &mut self,
-        member: MemberId,
-        object: &str,
-        (key, value): (&str, &[u8]),
-    ) -> Result<(), Reason> {
-        let head = head_of(member);
-        if key == VERSION_KEY {
-            self.seal = Some(Seal::decode(value)?);
-            return Ok(());
-        }
-        let digest = digest(key, value);
-        if let Some(number) = Fingerprints::number_of_key(key) {
-            self.fingerprints_digest = self.fingerprints_digest.wrapping_add(digest);
-            expect_in_page(&head, object, Fingerprints::first_block(number))?;
-            self.fingerprints.extend(Fingerprints::decode(number, value)?.iter());
-            return Ok(());
-        }
-        self.keys_digest = self.keys_digest.wrapping_add(digest);
-        if let Some(number) = Kinds::number_of_key(key) {
-            expect_in_page(&head, object, Kinds::first_block(number))?;
-            self.kinds.extend(Kinds::decode(member, number, value)?.iter());
-        } else if key.starts_with(INTENT_PREFIX) {
-            self.intents.push(InFlight::decode_of(member, key, value)?.intent);
-        } else if key.starts_with(PAGE_PREFIX) {
-            let (page, version) = named_page(key, value)?;
-            self.named.insert(page, version);
-        } else if key.starts_with(SHARD_PREFIX) {
-            self.versions.push(known_shard(key, value)?);
-        } else {
-            return Err("it is no key of a ledger");
-        }
-        Ok(())
-    }
-
-    /// Compares the keys with the seal. Where a key cannot be read, that is named already.
-    fn check_seal(&mut self) {
-        if !self.damage.is_empty() {
-            return;
-        }
-        let reason = match self.seal {
-            None => NO_SEAL,
-            Some(Seal { keys, fingerprints, .. })
-                if (keys, fingerprints) != (self.keys_digest, self.fingerprints_digest) =>
-            {
-                LOST_KEYS
-            }
-            Some(_) => return,
-        };
-        self.damage.push((VERSION_KEY.to_owned(), reason));
     }
 }
 
@@ -270,25 +188,25 @@ impl ReadRecords {
         name: &str,
     ) -> Result<Option<Seal>, DomainError> {
         let mut before = seal_of(objects, name)?;
-        let mut read = ReadObject::read(self.member, objects, name)?;
+        let mut read = read_keys(self.member, objects, name)?;
         for _ in 1..UNCHANGED_ATTEMPTS {
             if before == read.seal {
                 break;
             }
             before = seal_of(objects, name)?;
-            read = ReadObject::read(self.member, objects, name)?;
+            read = read_keys(self.member, objects, name)?;
         }
         if before == read.seal {
-            read.check_seal();
+            read.check_seal(true);
         }
         for (key, reason) in read.damage {
             self.note(name, &key, reason);
         }
         self.kinds.extend(read.kinds);
         self.fingerprints.extend(read.fingerprints);
-        self.intents.extend(read.intents);
+        self.intents.extend(read.in_flight.into_iter().map(|one| one.intent));
         self.named.extend(read.named);
-        self.versions.extend(read.versions);
+        self.versions.extend(read.shards);
         Ok(read.seal)
     }
 
@@ -300,7 +218,7 @@ impl ReadRecords {
                 self.note(&head, &Fingerprints::key(Fingerprints::number_of(pbn)), NO_FINGERPRINT);
                 continue;
             };
-            let is_counted = !matches!(kind, BlockState::Lent | BlockState::Alone);
+            let is_counted = kind.is_counted();
             let borrowed = match kind {
                 BlockState::Borrowed(other) => Some(other.place()),
                 _ => None,

@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) use anew::write_anew;
-pub(crate) use load::{LOST_KEYS, LOST_PAGE, Loaded, NO_SEAL, OLD_HEAD, OLD_PAGE};
+pub(crate) use load::{LOST_PAGE, Loaded, OLD_HEAD, OLD_PAGE};
+pub(crate) use reading::Reading;
 pub(crate) use seal::{Seal, VERSION_KEY};
 
 /// Blocks whose records are in one object: the store keeps the keys of an object together. No group
@@ -99,10 +100,7 @@ pub(crate) struct Ledger {
 /// Fails if the store does. Another removal removes the rest.
 pub fn remove_ledger(objects: &dyn Objects, member: MemberId) -> Result<()> {
     for name in objects.list(&head_of(member))? {
-        match objects.remove(&name) {
-            Ok(()) | Err(ObjectError::NotFound { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
+        objects.remove_if_there(&name)?;
     }
     Ok(())
 }
@@ -263,13 +261,8 @@ impl Ledger {
         if self.seals.contains_key(name) {
             return Ok(());
         }
-        let keys = [VERSION_KEY.to_owned()];
-        let found = self.retry(|objects| match objects.get_keys(name, &keys) {
-            Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
-            values => values,
-        })?;
-        if let Some(value) = found.first().and_then(Option::as_deref) {
-            let seal = Seal::decode(value);
+        if let Some(value) = self.retry(|objects| objects.value_if_there(name, VERSION_KEY))? {
+            let seal = Seal::decode(&value);
             let seal = seal.map_err(|reason| damaged(name, VERSION_KEY, reason))?;
             self.seals.insert(name.into(), seal);
         }
@@ -481,6 +474,7 @@ fn damaged(object: &str, key: &str, reason: Reason) -> SharingError {
 mod anew;
 mod groups;
 mod load;
+mod reading;
 mod seal;
 #[cfg(test)]
 mod tests;

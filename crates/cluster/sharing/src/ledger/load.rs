@@ -5,17 +5,14 @@
 //! page with the version that the head knows of it, and the head with the version that each page
 //! knows of it.
 
-use super::{
-    Ledger, OBJECTS_AT_ONCE, PAGE_PREFIX, SHARD_PREFIX, Seal, VERSION_KEY, expect_in_page, head_of,
-    known_shard, named_page,
-};
+use super::{Ledger, OBJECTS_AT_ONCE, Reading, VERSION_KEY};
 use crate::error::Result;
-use crate::group::{AFTER_FINGERPRINTS, Kinds};
-use crate::in_flight::{INTENT_PREFIX, InFlight};
+use crate::group::AFTER_FINGERPRINTS;
+use crate::in_flight::InFlight;
 use crate::record::BlockState;
 use gemelo_base::Clock;
-use gemelo_domain::codec::{Reason, digest};
-use gemelo_domain::{Damage, MemberId, Shard};
+use gemelo_domain::codec::Reason;
+use gemelo_domain::{Damage, MemberId};
 use gemelo_format::Pbn;
 use gemelo_objects::{KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Operation, Request};
 use std::collections::BTreeMap;
@@ -24,8 +21,6 @@ use std::sync::Arc;
 pub(crate) const LOST_PAGE: Reason = "the object is lost: the head of the ledger names it";
 pub(crate) const OLD_PAGE: Reason = "the object is older than the head of the ledger";
 pub(crate) const OLD_HEAD: Reason = "the object is older than the pages of the ledger";
-pub(crate) const LOST_KEYS: Reason = "other keys of the object are lost, or older than it";
-pub(crate) const NO_SEAL: Reason = "it is lost";
 
 /// A ledger that was read.
 pub(crate) struct Loaded {
@@ -33,74 +28,6 @@ pub(crate) struct Loaded {
     pub(crate) in_flight: Vec<InFlight>,
     /// What is damaged or lost. Such a ledger must not be changed.
     pub(crate) damage: Vec<Damage>,
-}
-
-/// An object as it was read.
-#[derive(Default)]
-struct Reading {
-    kinds: Vec<(Pbn, BlockState)>,
-    in_flight: Vec<InFlight>,
-    named: BTreeMap<u32, u64>,
-    shards: BTreeMap<Shard, u64>,
-    head_keys: BTreeMap<String, u64>,
-    keys: u64,
-    seal: Option<Seal>,
-    is_there: bool,
-    damage: Vec<(String, Reason)>,
-}
-
-impl Reading {
-    fn take(&mut self, member: MemberId, object: &str, (key, value): (&str, &[u8])) {
-        if let Err(reason) = self.try_take(member, object, (key, value)) {
-            self.damage.push((key.to_owned(), reason));
-        }
-    }
-
-    fn try_take(
-        &mut self,
-        member: MemberId,
-        object: &str,
-        (key, value): (&str, &[u8]),
-    ) -> std::result::Result<(), Reason> {
-        if key == VERSION_KEY {
-            self.seal = Some(Seal::decode(value)?);
-            return Ok(());
-        }
-        let digest = digest(key, value);
-        self.keys = self.keys.wrapping_add(digest);
-        if let Some(number) = Kinds::number_of_key(key) {
-            expect_in_page(&head_of(member), object, Kinds::first_block(number))?;
-            self.kinds.extend(Kinds::decode(member, number, value)?.iter());
-            return Ok(());
-        }
-        self.head_keys.insert(key.to_owned(), digest);
-        if key.starts_with(INTENT_PREFIX) {
-            self.in_flight.push(InFlight::decode_of(member, key, value)?);
-        } else if key.starts_with(PAGE_PREFIX) {
-            let (page, version) = named_page(key, value)?;
-            self.named.insert(page, version);
-        } else if key.starts_with(SHARD_PREFIX) {
-            let (shard, version) = known_shard(key, value)?;
-            self.shards.insert(shard, version);
-        } else {
-            return Err("it is no key of a ledger");
-        }
-        Ok(())
-    }
-
-    /// Compares the object with its seal.
-    fn check_seal(&mut self) {
-        // A key that cannot be read is named, and the digest differs because of it or not.
-        if !self.is_there || !self.damage.is_empty() {
-            return;
-        }
-        let reason = match self.seal {
-            None => NO_SEAL,
-            Some(seal) if seal.keys != self.keys => LOST_KEYS,
-            Some(_) => return,
-        };
-        self.damage.push((VERSION_KEY.to_owned(), reason));
-    }
 }
 
 impl Ledger {
@@ -145,8 +72,8 @@ impl Ledger {
 
     fn load_head(&mut self, head: &str, damage: &mut Vec<Damage>) -> Result<Vec<InFlight>> {
         let mut in_flight = Vec::new();
-        for mut reading in self.load_some(&[head.to_owned()])? {
-            reading.check_seal();
+        for mut reading in self.load_some(&[head.to_owned()])?.into_iter().flatten() {
+            reading.check_seal(false);
             damage.extend(reading.damage.drain(..).map(|one| damage_of(head, one)));
             if let Some(seal) = reading.seal {
                 self.seals.insert(head.to_owned(), seal);
@@ -165,17 +92,17 @@ impl Ledger {
         &mut self,
         name: String,
         known: u64,
-        mut reading: Reading,
+        reading: Option<Reading>,
         damage: &mut Vec<Damage>,
     ) -> Vec<(Pbn, BlockState)> {
-        reading.check_seal();
         let mut note = |reason| damage.push(damage_of(&name, (VERSION_KEY.to_owned(), reason)));
-        if !reading.is_there {
+        let Some(mut reading) = reading else {
             if known > 0 {
                 note(LOST_PAGE);
             }
             return Vec::new();
-        }
+        };
+        reading.check_seal(false);
         let Some(seal) = reading.seal else {
             damage.extend(reading.damage.into_iter().map(|one| damage_of(&name, one)));
             return reading.kinds;
@@ -193,9 +120,9 @@ impl Ledger {
         if is_old { Vec::new() } else { reading.kinds }
     }
 
-    /// Reads objects side by side, without the fingerprints.
-    fn load_some(&self, names: &[String]) -> Result<Vec<Reading>> {
-        let mut readings: Vec<Reading> = names.iter().map(|_| Reading::default()).collect();
+    /// Reads objects side by side, those that exist, without the fingerprints.
+    fn load_some(&self, names: &[String]) -> Result<Vec<Option<Reading>>> {
+        let mut readings: Vec<Option<Reading>> = names.iter().map(|_| None).collect();
         let mut open: Vec<(usize, &String, String)> = (0..)
             .zip(names)
             .map(|(number, name)| (number, name, AFTER_FINGERPRINTS.to_owned()))
@@ -215,7 +142,7 @@ impl Ledger {
                 let (Some(page), Some(reading)) = (page, readings.get_mut(number)) else {
                     continue;
                 };
-                reading.is_there = true;
+                let reading = reading.get_or_insert_default();
                 let entries = page.entries.iter();
                 entries.for_each(|(key, value)| reading.take(self.member, name, (key, value)));
                 let last = page.entries.into_iter().next_back().filter(|_| page.has_more);

@@ -1,5 +1,6 @@
 //! Whatever a ledger has lost is found when it is read, and is never taken for nothing.
 
+use super::reading::{LOST_KEYS, NO_SEAL};
 use super::*;
 
 /// A ledger with eight pages, an intent in flight, and the client of its store.
