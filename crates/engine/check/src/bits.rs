@@ -5,8 +5,6 @@ use gemelo_format::{MapEntry, Pbn, Superblock};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-const WORD_BITS: u64 = u64::BITS as u64;
-
 /// The PBNs that maps refer to.
 pub(crate) struct UsedPbns {
     bits: SparseBits,
@@ -49,16 +47,7 @@ impl UsedPbns {
 
     /// The first PBN at or after this number in the data store.
     pub(crate) fn next(&self, from: u64) -> Option<u64> {
-        let mut next = from;
-        while next < self.end {
-            next = self.bits.skip_empty_piece(next);
-            let ahead = self.bits.word(next) >> (next % WORD_BITS);
-            if ahead != 0 {
-                return Some(next + u64::from(ahead.trailing_zeros()));
-            }
-            next = (next / WORD_BITS + 1) * WORD_BITS;
-        }
-        None
+        self.bits.next(from)
     }
 
     /// All PBNs, those outside of the data store last.

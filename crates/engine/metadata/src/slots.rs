@@ -1,43 +1,12 @@
 //! The slots of the metadata disk that are in use.
 
+use gemelo_base::SparseBits;
 use gemelo_format::Slot;
-use std::ops::Range;
 
-/// SlotWords of a piece of the bitmap.
-const PIECE_WORDS: usize = 512;
+/// Slots of a word of the bitmap.
+const WORD_SLOTS: u64 = u64::BITS as u64;
 
-/// The words of a bitmap, in pieces. A damaged link may name any slot, so a piece takes memory only
-/// if one of its slots is in use.
-#[derive(Debug, Default)]
-struct SlotWords {
-    pieces: Vec<Option<Box<[u64; PIECE_WORDS]>>>,
-    /// The number of words up to the last one that was in use.
-    len: usize,
-}
-
-impl SlotWords {
-    fn get(&self, word: usize) -> u64 {
-        let piece = self.pieces.get(word / PIECE_WORDS).and_then(Option::as_deref);
-        piece.map_or(0, |words| words[word % PIECE_WORDS])
-    }
-
-    fn get_mut(&mut self, word: usize) -> &mut u64 {
-        self.len = self.len.max(word + 1);
-        let piece = word / PIECE_WORDS;
-        if piece >= self.pieces.len() {
-            self.pieces.resize_with(piece + 1, || None);
-        }
-        let words = self.pieces[piece].get_or_insert_with(|| Box::new([0; PIECE_WORDS]));
-        &mut words[word % PIECE_WORDS]
-    }
-
-    /// The first word of a range that has a free slot.
-    fn first_free(&self, mut words: Range<usize>) -> Option<usize> {
-        words.find(|word| self.get(*word) != u64::MAX)
-    }
-}
-
-/// A bitmap of slots.
+/// A bitmap of slots. A damaged link may name any slot, so it takes memory only near those in use.
 ///
 /// A checkpoint of random changes frees slots far from each other. Were they filled in their order,
 /// each page of a later checkpoint would be a write of its own. So a checkpoint takes the emptiest
@@ -46,9 +15,10 @@ impl SlotWords {
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     /// A set bit is a slot in use; bit n of word w is slot 64·w + n + 1.
-    words: SlotWords,
-    in_use: u64,
-    /// SlotWords that the checkpoint fills first, in this order, and the one that is its turn.
+    bits: SparseBits,
+    /// The number of words up to the last one that was in use.
+    words: u64,
+    /// Words that the checkpoint fills first, in this order, and the one that is its turn.
     order: Vec<u32>,
     turn: usize,
     /// The order is yet to be made.
@@ -56,7 +26,7 @@ pub(crate) struct Slots {
     /// The first slots, which are on the disk.
     allocated: u64,
     /// Other words are filled from this one on.
-    cursor: usize,
+    cursor: u64,
 }
 
 impl Slots {
@@ -66,7 +36,11 @@ impl Slots {
     }
 
     pub(crate) const fn in_use(&self) -> u64 {
-        self.in_use
+        self.bits.ones()
+    }
+
+    fn word(&self, word: u64) -> u64 {
+        self.bits.word(word * WORD_SLOTS)
     }
 
     /// Begins a checkpoint. Its order is made when it takes its first slot, without the locks that
@@ -78,11 +52,11 @@ impl Slots {
 
     /// Orders the words whose slots are all on the disk, the emptiest first.
     fn make_order(&mut self) {
-        let words = u32::try_from(self.allocated / 64).unwrap_or(u32::MAX);
+        let words = u32::try_from(self.allocated / WORD_SLOTS).unwrap_or(u32::MAX);
         let mut by_use = [const { Vec::new() }; 64];
         for word in 0..words {
-            let bits = self.words.get(word as usize);
-            if let Some(words) = by_use.get_mut(bits.count_ones() as usize) {
+            let in_use = self.word(word.into()).count_ones();
+            if let Some(words) = by_use.get_mut(in_use as usize) {
                 words.push(word);
             }
         }
@@ -90,12 +64,12 @@ impl Slots {
     }
 
     /// Returns the next word of the order with a free slot.
-    fn next_in_order(&mut self) -> Option<usize> {
+    fn next_in_order(&mut self) -> Option<u64> {
         if std::mem::take(&mut self.has_begun) {
             self.make_order();
         }
-        while let Some(word) = self.order.get(self.turn).map(|word| *word as usize) {
-            if self.words.get(word) != u64::MAX {
+        while let Some(word) = self.order.get(self.turn).map(|word| u64::from(*word)) {
+            if self.word(word) != u64::MAX {
                 return Some(word);
             }
             self.turn += 1;
@@ -104,47 +78,38 @@ impl Slots {
     }
 
     /// Returns the first word with a free slot from the cursor on, or a new one.
-    fn next_of_all(&mut self) -> usize {
-        let (start, end) = (self.cursor, self.words.len);
-        let found = self.words.first_free(start..end);
-        let word = found.or_else(|| self.words.first_free(0..start)).unwrap_or(end);
-        self.cursor = word;
-        word
+    fn next_of_all(&mut self) -> u64 {
+        let (start, end) = (self.cursor, self.words);
+        let has_free = |word: &u64| self.word(*word) != u64::MAX;
+        let found = (start..end).find(has_free).or_else(|| (0..start).find(has_free));
+        self.cursor = found.unwrap_or(end);
+        self.cursor
     }
 
     /// Takes a free slot. Returns `None` if all slot numbers are in use.
     pub(crate) fn take(&mut self) -> Option<Slot> {
         let word = self.next_in_order().unwrap_or_else(|| self.next_of_all());
-        let bits = self.words.get_mut(word);
-        let bit = bits.trailing_ones();
-        assert!(bit < u64::BITS, "a word that was found has a free slot");
-        let slot = Slot::new(u32::try_from(word as u64 * 64 + u64::from(bit) + 1).ok()?)?;
-        *bits |= 1 << bit;
-        self.in_use += 1;
+        let bit = u64::from(self.word(word).trailing_ones());
+        assert!(bit < WORD_SLOTS, "a word that was found has a free slot");
+        let slot = Slot::new(u32::try_from(word * WORD_SLOTS + bit + 1).ok()?)?;
+        self.claim(slot);
         Some(slot)
     }
 
     /// Marks a slot as used. Returns whether it was free.
     pub(crate) fn claim(&mut self, slot: Slot) -> bool {
-        let (word, bit) = Self::place(slot);
-        let bits = self.words.get_mut(word);
-        let was_free = *bits & bit == 0;
-        *bits |= bit;
-        self.in_use += u64::from(was_free);
-        was_free
+        let bit = Self::bit(slot);
+        self.words = self.words.max(bit / WORD_SLOTS + 1);
+        self.bits.insert(bit)
     }
 
     pub(crate) fn release(&mut self, slot: Slot) {
-        let (word, bit) = Self::place(slot);
-        let bits = self.words.get_mut(word);
-        assert!(*bits & bit != 0, "slot {} is in use until it is released", slot.number());
-        *bits &= !bit;
-        self.in_use -= 1;
+        let was_in_use = self.bits.remove(Self::bit(slot));
+        assert!(was_in_use, "slot {} is in use until it is released", slot.number());
     }
 
-    fn place(slot: Slot) -> (usize, u64) {
-        let bit = slot.number() - 1;
-        ((bit / 64) as usize, 1 << (bit % 64))
+    fn bit(slot: Slot) -> u64 {
+        u64::from(slot.number()) - 1
     }
 }
 
@@ -171,8 +136,7 @@ mod tests {
         let mut slots = Slots::default();
         assert!(slots.claim(Slot::new(u32::MAX).unwrap()));
         assert!(!slots.claim(Slot::new(u32::MAX).unwrap()));
-        let pieces = slots.words.pieces.iter().filter(|piece| piece.is_some()).count();
-        assert_eq!(pieces, 1);
+        assert!(slots.bits.bytes() < 4 << 20);
         assert_eq!(slots.take().map(Slot::number), Some(1), "those before it are free");
         assert_eq!(slots.in_use(), 2);
     }

@@ -50,7 +50,7 @@ pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use names::{ShowPath, name_of_text, text_of_name};
 pub use permutation::Permutation;
 pub use short_read::{read_exact_at, short_read};
-pub use sparse_bits::SparseBits;
+pub use sparse_bits::{PagedBits, SparseBits};
 pub use start::{AtOnce, StartLine};
 pub use stat::{Stat, StatKind, StatTable};
 pub use stop::StopFlag;

@@ -4,45 +4,54 @@ use std::ops::Range;
 
 /// Numbers of a word.
 const WORD_BITS: u64 = u64::BITS as u64;
-/// Words of a piece.
-const PIECE_WORDS: usize = 512;
-/// Numbers of a piece.
-const PIECE_BITS: u64 = PIECE_WORDS as u64 * WORD_BITS;
 
 #[derive(Debug)]
-struct Piece {
-    words: [u64; PIECE_WORDS],
+struct Piece<const WORDS: usize> {
+    words: [u64; WORDS],
     ones: u32,
 }
 
-impl Piece {
+impl<const WORDS: usize> Piece<WORDS> {
     fn new() -> Box<Self> {
-        Box::new(Self { words: [0; PIECE_WORDS], ones: 0 })
+        Box::new(Self { words: [0; WORDS], ones: 0 })
     }
 }
 
-/// A set of numbers, in pieces of 4 KiB: one for each 32,768 numbers of which it has any, and a
-/// pointer for each 32,768 below the highest.
+/// A set of numbers, in pieces of `WORDS` words of 64 numbers: one where it has a number, and a
+/// pointer for each below the highest.
 #[derive(Debug, Default)]
-pub struct SparseBits {
-    pieces: Vec<Option<Box<Piece>>>,
+pub struct PagedBits<const WORDS: usize> {
+    pieces: Vec<Option<Box<Piece<WORDS>>>>,
     ones: u64,
 }
 
-/// The piece of a number, and the word there.
-const fn place(number: u64) -> (usize, usize) {
-    let word = (number / WORD_BITS) as usize;
-    (word / PIECE_WORDS, word % PIECE_WORDS)
-}
+/// A set of numbers in pieces of 4 KiB.
+pub type SparseBits = PagedBits<512>;
 
-impl SparseBits {
+impl<const WORDS: usize> PagedBits<WORDS> {
+    /// Numbers of a piece.
+    const PIECE_BITS: u64 = WORDS as u64 * WORD_BITS;
+
+    /// The piece of a number, and the word there.
+    const fn place(number: u64) -> (usize, usize) {
+        let word = (number / WORD_BITS) as usize;
+        (word / WORDS, word % WORDS)
+    }
+
     /// The number of numbers in the set.
     #[must_use]
     pub const fn ones(&self) -> u64 {
         self.ones
     }
 
-    fn piece(&self, piece: usize) -> Option<&Piece> {
+    /// The bytes of memory that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let pieces = self.pieces.iter().flatten().count() * size_of::<Piece<WORDS>>();
+        (pieces + self.pieces.capacity() * size_of::<Option<Box<Piece<WORDS>>>>()) as u64
+    }
+
+    fn piece(&self, piece: usize) -> Option<&Piece<WORDS>> {
         self.pieces.get(piece)?.as_deref()
     }
 
@@ -57,7 +66,7 @@ impl SparseBits {
     #[inline]
     #[must_use]
     pub fn word(&self, number: u64) -> u64 {
-        let (piece, word) = place(number);
+        let (piece, word) = Self::place(number);
         self.piece(piece).and_then(|piece| piece.words.get(word)).copied().unwrap_or(0)
     }
 
@@ -65,13 +74,34 @@ impl SparseBits {
     /// piece.
     #[must_use]
     pub fn skip_empty_piece(&self, number: u64) -> u64 {
-        let (piece, _) = place(number);
-        if self.piece(piece).is_some() { number } else { (piece as u64 + 1) * PIECE_BITS }
+        let (piece, _) = Self::place(number);
+        if self.piece(piece).is_some() { number } else { (piece as u64 + 1) * Self::PIECE_BITS }
+    }
+
+    /// The first number at or after this one that it has.
+    #[must_use]
+    pub fn next(&self, from: u64) -> Option<u64> {
+        let end = self.pieces.len() as u64 * Self::PIECE_BITS;
+        let mut next = from;
+        while next < end {
+            next = self.skip_empty_piece(next);
+            let ahead = self.word(next) >> (next % WORD_BITS);
+            if ahead != 0 {
+                return Some(next + u64::from(ahead.trailing_zeros()));
+            }
+            next = (next / WORD_BITS + 1) * WORD_BITS;
+        }
+        None
     }
 
     /// Adds a number. Returns whether it is new.
     pub fn insert(&mut self, number: u64) -> bool {
         self.change(number, |before| before | 1 << (number % WORD_BITS))
+    }
+
+    /// Removes a number. Returns whether it was there.
+    pub fn remove(&mut self, number: u64) -> bool {
+        self.has(number) && self.change(number, |before| before & !(1 << (number % WORD_BITS)))
     }
 
     /// Removes numbers: those of the set bits, in the word with this number.
@@ -98,7 +128,7 @@ impl SparseBits {
 
     /// Changes the word with this number. Returns whether that changes anything.
     fn change(&mut self, number: u64, change: impl FnOnce(u64) -> u64) -> bool {
-        let (at, word) = place(number);
+        let (at, word) = Self::place(number);
         if at >= self.pieces.len() {
             self.pieces.resize_with(at + 1, || None);
         }
@@ -134,6 +164,9 @@ mod tests {
             let end = first + random.below(300);
             match random.below(4) {
                 0 => assert_eq!(bits.insert(first), set.insert(first)),
+                1 if random.below(2) == 0 => {
+                    assert_eq!(bits.remove(first), set.remove(&first));
+                }
                 1 => {
                     bits.set(first..end, true);
                     set.extend(first..end);
@@ -148,12 +181,14 @@ mod tests {
                 }
             }
             assert_eq!((bits.ones(), bits.has(first)), (set.len() as u64, set.contains(&first)));
+            assert_eq!(bits.next(end), set.range(end..).next().copied());
         }
         assert!((0..200_000).all(|number| bits.has(number) == set.contains(&number)));
         assert!((far - 200_000..far + 9).all(|number| bits.has(number) == set.contains(&number)));
         assert!(bits.pieces.iter().flatten().count() <= 16);
-        assert_eq!(bits.skip_empty_piece(far / 2 + 5), far / 2 + PIECE_BITS);
+        assert_eq!(bits.skip_empty_piece(far / 2 + 5), far / 2 + SparseBits::PIECE_BITS);
         bits.set(0..far, false);
         assert_eq!((bits.ones(), bits.pieces.iter().flatten().count()), (0, 0));
+        assert_eq!(bits.next(0), None);
     }
 }

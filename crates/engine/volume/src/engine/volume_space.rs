@@ -21,7 +21,7 @@ use crate::engine::parts::Common;
 use crate::engine::references::{CountedReference, next_references};
 use crate::error::{Result, VolumeError};
 use blocks::{BlockTally, ContentOwner};
-use gemelo_base::StopFlag;
+use gemelo_base::{SparseBits, StopFlag};
 use gemelo_format::{Lbn, Pbn, Superblock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -146,7 +146,7 @@ impl Accountant {
                 }
             }
             space.logical_blocks_without_snapshots += marks.references;
-            space.physical_blocks_without_snapshots += marks.distinct;
+            space.physical_blocks_without_snapshots += marks.blocks.ones();
             if self.data.is_packed() {
                 let window = (window, totals.data_blocks);
                 self.count_blocks(window, &mut blocks, |pbn| marks.owner(pbn));
@@ -265,31 +265,25 @@ impl VolumeTally {
 /// Blocks of a window that volumes refer to.
 struct ReferredBlocks {
     window: Range<u64>,
-    words: Vec<u64>,
+    blocks: SparseBits,
     references: u64,
-    distinct: u64,
 }
 
 impl ReferredBlocks {
     fn new(window: Range<u64>) -> Self {
-        let words = usize::try_from((window.end - window.start).div_ceil(64)).unwrap_or(0);
-        Self { window, words: vec![0; words], references: 0, distinct: 0 }
+        Self { window, blocks: SparseBits::default(), references: 0 }
     }
 
     fn add(&mut self, pbn: Pbn) {
-        let Some(at) = place_in(&self.window, pbn) else { return };
-        let Some(word) = self.words.get_mut(at / 64) else { return };
-        let bit = 1 << (at % 64);
-        self.references += 1;
-        self.distinct += u64::from(*word & bit == 0);
-        *word |= bit;
+        if self.window.contains(&pbn.number()) {
+            self.references += 1;
+            self.blocks.insert(pbn.number());
+        }
     }
 
     /// The owner of a content of the window: the volumes whose references were added, or others.
     fn owner(&self, pbn: Pbn) -> ContentOwner {
-        let at = place_in(&self.window, pbn).unwrap_or(usize::MAX);
-        let is_marked = self.words.get(at / 64).is_some_and(|word| word & 1 << (at % 64) != 0);
-        if is_marked { ContentOwner::Alone } else { ContentOwner::Others }
+        if self.blocks.has(pbn.number()) { ContentOwner::Alone } else { ContentOwner::Others }
     }
 }
 
@@ -337,7 +331,7 @@ mod tests {
                 }
                 distinct += tally.distinct;
                 exclusive += tally.exclusive;
-                marked = (marked.0 + marks.references, marked.1 + marks.distinct);
+                marked = (marked.0 + marks.references, marked.1 + marks.blocks.ones());
             }
             assert_eq!((distinct, exclusive), (own.len() as u64, expected), "seed {seed}");
             assert_eq!(marked, (references.len() as u64, own.len() as u64), "seed {seed}");

@@ -5,8 +5,8 @@ use super::search::SWEPT_AT_ONCE;
 use crate::engine::finder::Finder;
 use crate::error::{Result, VolumeError};
 use gemelo_base::random::Random;
-use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{Lbn, Pbn};
+use gemelo_base::{Monitor, SparseBits, StopFlag, Unit};
+use gemelo_format::Lbn;
 use std::collections::BTreeMap;
 
 /// Blocks that are read at once. Their PBNs are not reused until they are fingerprinted.
@@ -46,26 +46,6 @@ impl Reservoir {
     }
 }
 
-/// The blocks that were counted: a bit for each PBN, so that a block counts once whatever the
-/// number of its references.
-#[derive(Default)]
-struct Seen(Vec<u64>);
-
-impl Seen {
-    /// Adds a PBN. Returns whether it is new.
-    fn insert(&mut self, pbn: Pbn) -> bool {
-        let (word, bit) = (pbn.index() / 64, 1u64 << (pbn.index() % 64));
-        if word >= self.0.len() {
-            self.0.resize(word + 1, 0);
-        }
-        self.0.get_mut(word).is_some_and(|bits| {
-            let is_new = *bits & bit == 0;
-            *bits |= bit;
-            is_new
-        })
-    }
-}
-
 impl Finder {
     /// Takes a sample of at most `most` blocks and looks their contents up.
     pub(crate) fn sample(
@@ -77,7 +57,8 @@ impl Finder {
         let volumes = self.examined_volumes();
         let mut reservoir =
             Reservoir { most, seen: 0, random: Random::new(seed), kept: Vec::new() };
-        let mut seen = Seen::default();
+        // A block counts once, whatever the number of its references.
+        let mut seen = SparseBits::default();
         monitor.begin("Choosing a sample", Unit::Items, None);
         for (number, volume) in volumes.iter().enumerate() {
             self.choose(volume, (monitor, stop), &mut seen, |lbn| reservoir.add(number, lbn))?;
@@ -111,7 +92,7 @@ impl Finder {
         &self,
         volume: &VolumeShared,
         (monitor, stop): (&dyn Monitor, &StopFlag),
-        seen: &mut Seen,
+        seen: &mut SparseBits,
         mut each: impl FnMut(Lbn),
     ) -> Result<()> {
         let end = Lbn(volume.size_bytes() / self.data.block_bytes() as u64);
@@ -130,7 +111,7 @@ impl Finder {
             let next = (first.0 + SWEPT_AT_ONCE).min(end.0);
             let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
             for wanted in self.unidentified(volume, &lbns)? {
-                if seen.insert(wanted.pbn) {
+                if seen.insert(wanted.pbn.number()) {
                     each(wanted.lbn);
                 }
             }
