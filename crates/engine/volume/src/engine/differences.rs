@@ -222,13 +222,8 @@ impl Comparer {
         let pairs = lbns.iter().map(|lbn| lbn.0).zip(&places);
         let wanted: Vec<Option<Wanted>> = pairs.map(wanted_at).collect();
         let stored: Vec<Wanted> = wanted.iter().flatten().copied().collect();
-        let counts = self.log.look(|state| {
-            let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
-            let mut counts = Vec::with_capacity(pbns.len());
-            state.backend().counts(&pbns, &mut counts)?;
-            Ok(counts)
-        })?;
-        assert_eq!(counts.len(), stored.len(), "each block has a count");
+        let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
+        let counts = self.log.look(|state| state.counts(&pbns))?;
         let read = match self.data.has_forms() {
             true => self.read_packed(volume, &stored),
             false => self.read_plain(volume, &stored),

@@ -37,9 +37,7 @@ pub(super) fn next_references(
         let stored = lbns.iter().zip(&places).filter_map(|(lbn, place)| Some((*lbn, place.pbn()?)));
         let stored: Vec<(Lbn, Pbn)> = stored.filter(|(_, pbn)| is_looked_at(*pbn)).collect();
         let pbns: Vec<Pbn> = stored.iter().map(|(_, pbn)| *pbn).collect();
-        let mut counts = Vec::with_capacity(pbns.len());
-        state.backend().counts(&pbns, &mut counts)?;
-        assert_eq!(pbns.len(), counts.len(), "a count for each block");
+        let counts = state.counts(&pbns)?;
         let reference = |((lbn, pbn), count): ((Lbn, Pbn), u32)| {
             let is_in_shared_part = state.backend().is_in_shared_part(volume, lbn);
             CountedReference { lbn, pbn, count, is_in_shared_part }

@@ -11,7 +11,7 @@ use super::set_apart::{Displaced, contents_of};
 use crate::engine::{Engine, Pace, Pin, VolumeShared, Wanted};
 use crate::error::Result;
 use gemelo_base::{Monitor, SparseBits, StopFlag, Unit};
-use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId};
+use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, VolumeId};
 use gemelo_metadata::Record;
 use gemelo_store::Copies;
 use serde::{Deserialize, Serialize};
@@ -423,18 +423,7 @@ fn look_up_stored<'e>(
     let Some(first) = engine.log.next_mapped(id, from, end)? else { return Ok(None) };
     let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
     let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-    let stored = |(lbn, place): (Lbn, MapEntry)| match place {
-        MapEntry::Stored(pbn, checksum) => Some(Wanted { lbn, pbn, checksum }),
-        MapEntry::Unmapped | MapEntry::Damaged => None,
-    };
-    let (wanted, records) = engine.log.look(|state| {
-        let places = state.places(id, &lbns)?;
-        let wanted: Vec<Wanted> = lbns.iter().copied().zip(places).filter_map(stored).collect();
-        let pbns: Vec<Pbn> = wanted.iter().map(|wanted| wanted.pbn).collect();
-        let records = state.records(&pbns)?;
-        Ok((wanted, records))
-    })?;
-    let stored = wanted.into_iter().zip(records);
+    let stored = engine.log.look(|state| state.stored(id, &lbns))?.into_iter();
     let stored = stored.map(|(wanted, record)| Stored { wanted, record }).collect();
     Ok(Some(LookedUp { _pin: pin, volume: id, next: Lbn(next), stored }))
 }

@@ -11,12 +11,11 @@ use crate::engine::finder::Examiner;
 use crate::engine::health::Health;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
-use crate::engine::read::wanted_at;
 use crate::engine::tasks::Tasks;
 use crate::engine::{VolumeShared, Wanted};
 use crate::error::Result;
 use gemelo_base::Clock;
-use gemelo_format::{Fingerprinter, Lbn, Pbn};
+use gemelo_format::{Fingerprinter, Lbn};
 use std::sync::Arc;
 
 /// LBNs that the course through a whole volume looks up at once: two pages of a map.
@@ -213,16 +212,9 @@ impl Finder {
     pub(super) fn unidentified(&self, volume: &VolumeShared, lbns: &[Lbn]) -> Result<Vec<Wanted>> {
         let end = volume.size_bytes() / self.data.block_bytes() as u64;
         let lbns: Vec<Lbn> = lbns.iter().copied().filter(|lbn| lbn.0 < end).collect();
-        let (mut stored, records) = self.log.look(|state| {
-            let places = state.places(volume.id(), &lbns)?;
-            let pairs = lbns.iter().map(|lbn| lbn.0).zip(&places);
-            let stored: Vec<Wanted> = pairs.filter_map(wanted_at).collect();
-            let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
-            Ok((stored, state.records(&pbns)?))
-        })?;
-        let mut records = records.into_iter();
-        stored.retain(|_| records.next().is_some_and(|record| record.fingerprint.is_none()));
-        Ok(stored)
+        let stored = self.log.look(|state| state.stored(volume.id(), &lbns))?;
+        let unidentified = stored.into_iter().filter(|(_, record)| record.fingerprint.is_none());
+        Ok(unidentified.map(|(wanted, _)| wanted).collect())
     }
 
     /// Pauses or resumes the finder of the background.

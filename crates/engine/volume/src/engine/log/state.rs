@@ -1,6 +1,8 @@
 //! The state that one lock guards: the metadata and the open commit.
 
 use super::commit::OpenCommit;
+use crate::engine::Wanted;
+use crate::engine::read::wanted_at;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
 use gemelo_metadata::{KnownBlock, MetadataBackend, Record};
@@ -44,6 +46,23 @@ impl State {
         self.backend.records(pbns, &mut records)?;
         assert_eq!(records.len(), pbns.len(), "each block has a record");
         Ok(records)
+    }
+
+    /// The reference counts of blocks.
+    pub(crate) fn counts(&self, pbns: &[Pbn]) -> Result<Vec<u32>> {
+        let mut counts = Vec::with_capacity(pbns.len());
+        self.backend.counts(pbns, &mut counts)?;
+        assert_eq!(counts.len(), pbns.len(), "each block has a count");
+        Ok(counts)
+    }
+
+    /// The blocks that are stored at LBNs, with their records.
+    pub(crate) fn stored(&self, volume: VolumeId, lbns: &[Lbn]) -> Result<Vec<(Wanted, Record)>> {
+        let places = self.places(volume, lbns)?;
+        let pairs = lbns.iter().map(|lbn| lbn.0).zip(&places);
+        let stored: Vec<Wanted> = pairs.filter_map(wanted_at).collect();
+        let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
+        Ok(stored.into_iter().zip(self.records(&pbns)?).collect())
     }
 
     /// A block with each of these contents, if the index knows one.
