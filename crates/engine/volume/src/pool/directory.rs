@@ -53,11 +53,7 @@ impl PoolDirectory {
     /// # Errors
     /// Fails as [`Self::open`] does.
     pub fn open_with(path: &Path, access: DiskAccess, mode: IoMode) -> Result<Self> {
-        if !path.is_dir() {
-            let why =
-                if path.exists() { "it is not a directory" } else { "there is no such directory" };
-            return Err(VolumeError::NotAPool { why });
-        }
+        check_directory(path)?;
         // This check comes before the disks are opened: the second lock on one file would be
         // refused because of the first.
         refuse_one_disk(path)?;
@@ -105,8 +101,17 @@ fn without(directory: &Path, name: &str) -> VolumeError {
     }
 }
 
+/// Refuses a path that leads to no directory.
+pub(super) fn check_directory(path: &Path) -> Result<()> {
+    match (path.is_dir(), path.exists()) {
+        (true, _) => Ok(()),
+        (false, true) => Err(VolumeError::NotAPool { why: "it is not a directory" }),
+        (false, false) => Err(VolumeError::NotAPool { why: "there is no such directory" }),
+    }
+}
+
 /// Refuses a directory whose two names lead to the same disk.
-fn refuse_one_disk(directory: &Path) -> Result<()> {
+pub(super) fn refuse_one_disk(directory: &Path) -> Result<()> {
     let data = directory.join(DATA);
     if gemelo_disk::are_same(&data, &directory.join(METADATA)) {
         return Err(VolumeError::OneDisk { path: data });

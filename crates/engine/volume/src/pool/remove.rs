@@ -5,7 +5,7 @@
 //! the pool, stays and loses its header. The metadata goes last, after the data store, and a mark
 //! says that the removal has begun: what is left by a kill is removed by the next removal.
 
-use super::directory::{DATA, METADATA, failed};
+use super::directory::{DATA, METADATA, check_directory, failed, refuse_one_disk};
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{Disk, DiskAccess, DiskError, FileDisk};
 use gemelo_format::{Superblock, read_superblock};
@@ -61,14 +61,7 @@ impl PoolRemoval {
     /// # Errors
     /// Fails if the directory is not a pool, or if another process uses it.
     pub fn plan(directory: &Path, others: &[&str]) -> Result<Self> {
-        if !directory.is_dir() {
-            let why = if directory.exists() {
-                "it is not a directory"
-            } else {
-                "there is no such directory"
-            };
-            return Err(VolumeError::NotAPool { why });
-        }
+        check_directory(directory)?;
         let is_begun = is_regular(&directory.join(MARK));
         let mut removal = Self {
             directory: directory.to_owned(),
@@ -89,9 +82,7 @@ impl PoolRemoval {
             Err(VolumeError::NotAPool { .. }) => None,
             other => Some(other?),
         };
-        if gemelo_disk::are_same(&directory.join(DATA), &directory.join(METADATA)) {
-            return Err(VolumeError::OneDisk { path: directory.join(DATA) });
-        }
+        refuse_one_disk(directory)?;
         let data = removal.open(DATA)?;
         for name in others {
             removal.add_file(name);
