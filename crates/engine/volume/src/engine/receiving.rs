@@ -35,6 +35,15 @@ pub struct Receipt {
     pub goes_on: bool,
 }
 
+impl Receipt {
+    /// The change by which a volume is received so far, or as a whole without `receiving`.
+    fn change(&self, volume: VolumeId, name: &str, receiving: Option<Receiving>) -> Change {
+        let Self { identity, source, created_s, .. } = *self;
+        let name = name.to_owned();
+        Change::Receive { volume, name, identity, source, created_s, receiving }
+    }
+}
+
 /// Returns the identity of a snapshot that clients can see.
 pub(crate) fn identity_of(superblock: &Superblock, record: &VolumeRecord) -> Option<SnapshotId> {
     let is_seen = !record.is_hidden && !record.is_unfinished();
@@ -127,12 +136,10 @@ impl Volumes {
         receipt: &Receipt,
         received_bytes: u64,
     ) -> Result<()> {
-        let Receipt { identity, source, created_s, base, .. } = *receipt;
         let seen_s = self.clock.utc_s().unwrap_or(0);
-        let receiving = Some(Receiving { base, received_bytes, seen_s });
-        let (volume, name) = (unfinished.id(), name.to_owned());
+        let receiving = Receiving { base: receipt.base, received_bytes, seen_s };
         self.log.bound_open_commit()?;
-        self.log.change(&Change::Receive { volume, name, identity, source, created_s, receiving })
+        self.log.change(&receipt.change(unfinished.id(), name, Some(receiving)))
     }
 
     /// Leaves an unfinished copy to be continued.
@@ -234,23 +241,20 @@ impl Volumes {
         if from.id() != record.id || !catalogue.has(&record.name, &from) {
             return Err(no_base());
         }
-        let Receipt { identity, source, created_s, .. } = *receipt;
-        let (from_id, volume) = (from.id(), self.next_id());
-        let name = name.to_owned();
+        let volume = self.next_id();
         {
             // One commit has both, so that no clone is ever seen.
             let mut state = self.log.write();
             let clone = Change::Clone {
-                source: from_id,
+                source: from.id(),
                 volume,
                 name: String::new(),
                 read_only: false,
-                created_s,
+                created_s: receipt.created_s,
             };
             self.log.apply(&mut state, &clone)?;
-            let receiving = Some(Receiving { base: Some(base), received_bytes: 0, seen_s: 0 });
-            let receive = Change::Receive { volume, name, identity, source, created_s, receiving };
-            self.log.apply(&mut state, &receive)?;
+            let receiving = Receiving { base: Some(base), received_bytes: 0, seen_s: 0 };
+            self.log.apply(&mut state, &receipt.change(volume, name, Some(receiving)))?;
         }
         let settings = from.settings_of_copy(false);
         let copy = self.shared_with(volume, from.size_bytes(), settings);
@@ -273,11 +277,7 @@ impl Volumes {
         let volume = unfinished.id();
         self.change_closed(unfinished, |state, removed| {
             check_there(*removed, name)?;
-            let Receipt { identity, source, created_s, .. } = *receipt;
-            let name = name.to_owned();
-            let receiving = None;
-            let receive = Change::Receive { volume, name, identity, source, created_s, receiving };
-            self.log.apply(state, &receive)?;
+            self.log.apply(state, &receipt.change(volume, name, None))?;
             *removed = true;
             Ok(())
         })?;
