@@ -14,68 +14,50 @@ pub(crate) struct Tasks {
     /// Making changes durable at the interval. Flushes of clients take part.
     pub(super) commit: Arc<Task>,
     /// Writing out contents that had no space.
-    pub(super) write_out: Task,
+    pub(super) write_out: Arc<Task>,
     /// Telling the domain which freed blocks it may forget.
-    pub(super) veto: Task,
+    pub(super) veto: Arc<Task>,
     /// Completing the index after an opening.
-    pub(super) index: Task,
+    pub(super) index: Arc<Task>,
     /// Clearing volumes that were removed.
-    pub(super) removal: Task,
+    pub(super) removal: Arc<Task>,
     /// Giving free space back to the system.
-    pub(super) collector: Task,
-    pub(super) finder: Task,
-    pub(super) arranger: Task,
-    pub(super) cleaner: Task,
+    pub(super) collector: Arc<Task>,
+    pub(super) finder: Arc<Task>,
+    pub(super) arranger: Arc<Task>,
+    pub(super) cleaner: Arc<Task>,
     /// Requests of clients that fail although the pool has not stopped.
-    pub(super) requests: Task,
+    pub(super) requests: Arc<Task>,
+    all: Vec<Arc<Task>>,
 }
 
 impl Tasks {
     pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
+        let mut all = Vec::new();
+        let mut add = |task: Task| {
+            let task = Arc::new(task);
+            all.push(Arc::clone(&task));
+            task
+        };
         let task = |name| Task::new(name, Arc::clone(clock));
         Self {
-            checkpoint: Arc::new(task("checkpoint")),
-            commit: Arc::new(task("commit")),
-            write_out: task("write-out"),
-            veto: task("veto"),
-            index: task("index"),
-            removal: task("removal"),
-            collector: task("collector"),
-            finder: task("finder"),
-            arranger: task("arranger"),
-            cleaner: task("cleaner"),
-            requests: Task::of_requests("requests", Arc::clone(clock)),
+            checkpoint: add(task("checkpoint")),
+            commit: add(task("commit")),
+            write_out: add(task("write-out")),
+            veto: add(task("veto")),
+            index: add(task("index")),
+            removal: add(task("removal")),
+            collector: add(task("collector")),
+            finder: add(task("finder")),
+            arranger: add(task("arranger")),
+            cleaner: add(task("cleaner")),
+            requests: add(Task::of_requests("requests", Arc::clone(clock))),
+            all,
         }
     }
 
     /// The figures of all tasks.
     pub(crate) fn stats(&self) -> Vec<TaskStat> {
-        let Self {
-            checkpoint,
-            commit,
-            write_out,
-            veto,
-            index,
-            removal,
-            collector,
-            finder,
-            arranger,
-            cleaner,
-            requests,
-        } = self;
-        let all = [
-            &**checkpoint,
-            &**commit,
-            write_out,
-            veto,
-            index,
-            removal,
-            collector,
-            finder,
-            arranger,
-            cleaner,
-            requests,
-        ];
-        all.map(Task::stat).into()
+        self.all.iter().map(|task| task.stat()).collect()
     }
 }

@@ -282,9 +282,7 @@ pub(super) fn format_metadata(
         allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"))?;
     }
     let page = superblock.encode();
-    for offset in Superblock::offsets() {
-        write_page(disks, offset, &page)?;
-    }
+    write_page(disks, Superblock::offsets(), &page)?;
     disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
 }
 
@@ -323,9 +321,7 @@ fn write_checkpoint(
     let mut writes: Vec<SlotWrite> = Vec::new();
     let Sealed { table, table_bytes } = backend.seal(&mut writes)?;
     for (slot, page) in &writes {
-        for offset in superblock.regions().slot(*slot) {
-            write_page(disks, offset, page)?;
-        }
+        write_page(disks, superblock.regions().slot(*slot), page)?;
     }
     let root = Root {
         generation: 1,
@@ -340,20 +336,20 @@ fn write_checkpoint(
         physical: 0,
     };
     let page = root.encode(superblock, seed);
-    for offset in Root::offsets(root.generation) {
-        write_page(disks, offset, &page)?;
-    }
+    write_page(disks, Root::offsets(root.generation), &page)?;
     let mark = FlushMark { commit: 0, generation: root.generation };
     let page = mark.encode(&superblock.pool_id, seed);
-    for offset in FlushMarks::OFFSETS {
-        write_page(disks, offset, &page)?;
-    }
+    write_page(disks, FlushMarks::OFFSETS, &page)?;
     disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
 }
 
-fn write_page(disks: &PoolDisks, offset: u64, page: &Page) -> Result<()> {
-    disks
-        .metadata
-        .write_at(offset, page.as_slice())
-        .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+/// Writes all copies of a page.
+fn write_page(
+    disks: &PoolDisks,
+    offsets: impl IntoIterator<Item = u64>,
+    page: &Page,
+) -> Result<()> {
+    let write = |offset| disks.metadata.write_at(offset, page.as_slice());
+    let written = offsets.into_iter().try_for_each(write);
+    written.map_err(VolumeError::io(DiskRole::Metadata, "write"))
 }

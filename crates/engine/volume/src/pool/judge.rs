@@ -3,11 +3,10 @@
 
 use super::copies::{Expected, Wound, Wounds};
 use super::recovery::{Recovered, each_place};
-use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_format::{
-    DiskRole, Fingerprint, Fingerprinter, Lbn, MapEntry, Pbn, PoolSeed, StoreKind, VolumeId,
+    DiskRole, Fingerprint, Fingerprinter, MapEntry, Pbn, PoolSeed, StoreKind, VolumeId,
 };
 use gemelo_metadata::MetadataBackend;
 use gemelo_store::{ContentRead, Copies, Store};
@@ -68,8 +67,8 @@ pub(super) fn assess(
         assert!(was_damaged, "a content is healed once, and was damaged");
     }
     if !damaged.is_empty() {
-        each_stored(recovered, progress, |volume, wanted| {
-            let is_lost = damaged.contains(&expected(&wanted));
+        each_stored(recovered, progress, |volume, expected| {
+            let is_lost = damaged.contains(&expected);
             *assessment.lost_blocks.entry(volume).or_default() += u64::from(is_lost);
             Ok(())
         })?;
@@ -79,26 +78,22 @@ pub(super) fn assess(
     Ok(assessment)
 }
 
-const fn expected(wanted: &Wanted) -> Expected {
-    Expected { pbn: wanted.pbn, checksum: wanted.checksum }
-}
-
 /// Calls with each stored block of each volume.
 fn each_stored(
     recovered: &Recovered,
     (monitor, stop): (&dyn Monitor, &StopFlag),
-    mut each: impl FnMut(VolumeId, Wanted) -> Result<()>,
+    mut each: impl FnMut(VolumeId, Expected) -> Result<()>,
 ) -> Result<()> {
     let references = recovered.backend.totals().references;
     monitor.begin("Looking at what a repair keeps", Unit::Items, Some(references));
     for volume in recovered.backend.volumes() {
-        each_place(&*recovered.backend, volume.id, |lbn: Lbn, place| {
+        each_place(&*recovered.backend, volume.id, |_, place| {
             if stop.is_raised() {
                 return Err(VolumeError::Interrupted);
             }
             monitor.advance(1);
             match place {
-                MapEntry::Stored(pbn, checksum) => each(volume.id, Wanted { lbn, pbn, checksum }),
+                MapEntry::Stored(pbn, checksum) => each(volume.id, Expected { pbn, checksum }),
                 MapEntry::Unmapped | MapEntry::Damaged => Ok(()),
             }
         })?;
@@ -186,11 +181,11 @@ impl Judge {
     ) -> Result<(Vec<Expected>, Option<u64>)> {
         let most = usize::try_from(extent.memory_bytes / CONTENT_BYTES).unwrap_or(usize::MAX);
         let (mut contents, mut end) = (Vec::new(), None);
-        each_stored(recovered, progress, |_, wanted| {
-            let pbn = wanted.pbn.number();
+        each_stored(recovered, progress, |_, expected| {
+            let pbn = expected.pbn.number();
             let is_next = pbn >= first && end.is_none_or(|end| pbn < end);
-            if is_next && (extent.data || self.has_to_look_at(recovered, wanted.pbn)) {
-                contents.push(expected(&wanted));
+            if is_next && (extent.data || self.has_to_look_at(recovered, expected.pbn)) {
+                contents.push(expected);
                 if contents.len() >= most {
                     end = keep_first(&mut contents, most).or(end);
                 }
@@ -302,12 +297,11 @@ impl Judge {
         if wounds.is_empty() {
             return Ok(healed);
         }
-        each_stored(recovered, progress, |_, wanted| {
-            let expected = expected(&wanted);
+        each_stored(recovered, progress, |_, expected| {
             if wounds.may_be_healed_by(expected) && !damaged.contains(&expected) {
-                match recovered.replayed_data.get(wanted.pbn) {
+                match recovered.replayed_data.get(expected.pbn) {
                     Some(content) => healed.extend(wounds.take_healed_by(&content)),
-                    None if self.read(wanted.pbn) => {
+                    None if self.read(expected.pbn) => {
                         healed.extend(wounds.take_healed_by(&self.content));
                     }
                     None => {}

@@ -87,11 +87,11 @@ impl HeldBack {
     #[must_use]
     pub const fn named(&self) -> [(&'static str, u64); Hold::ALL.len()] {
         [
-            (Hold::Paused.name(), self.paused_ns),
-            (Hold::Window.name(), self.window_ns),
-            (Hold::Interval.name(), self.interval_ns),
-            (Hold::Rate.name(), self.rate_ns),
-            (Hold::Load.name(), self.load_ns),
+            (FinderState::Paused.name(), self.paused_ns),
+            (FinderState::Window.name(), self.window_ns),
+            (FinderState::Interval.name(), self.interval_ns),
+            (FinderState::Rate.name(), self.rate_ns),
+            (FinderState::Load.name(), self.load_ns),
         ]
     }
 
@@ -239,7 +239,7 @@ mod tests {
         for (hold, held_ns) in Hold::ALL.into_iter().zip(1..) {
             control.set_state(hold.into());
             control.add_held(hold, held_ns);
-            assert_eq!(control.figures().state.name(), hold.name());
+            assert_eq!(control.figures().state, hold.into());
         }
         let held = control.figures().held_back;
         let expected = [("paused", 1), ("window", 2), ("interval", 3), ("rate", 4), ("load", 5)];

@@ -40,17 +40,6 @@ impl Hold {
     /// All reasons, in the order of their counters.
     pub(super) const ALL: [Self; 5] =
         [Self::Paused, Self::Window, Self::Interval, Self::Rate, Self::Load];
-
-    /// The name of the reason in figures.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Paused => "paused",
-            Self::Window => "window",
-            Self::Interval => "interval",
-            Self::Rate => "rate",
-            Self::Load => "load",
-        }
-    }
 }
 
 /// The state of the pool at the moment when the finder asks whether it may work.
