@@ -279,38 +279,31 @@ impl fmt::Display for VolumeId {
     }
 }
 
-/// The time at which a volume's writes are deduplicated.
+/// The time at which a volume's writes are deduplicated, with its byte on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DedupMode {
     /// Never: every write gets a block of its own.
-    Off,
+    Off = 0,
     /// Before a write is acknowledged.
-    Inline,
+    Inline = 1,
     /// In the background, after a write was acknowledged.
-    Offline,
+    Offline = 2,
 }
 
 impl DedupMode {
+    const ALL: [Self; 3] = [Self::Off, Self::Inline, Self::Offline];
+
     /// Decodes the byte on disk.
     #[must_use]
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::Off),
-            1 => Some(Self::Inline),
-            2 => Some(Self::Offline),
-            _ => None,
-        }
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.byte() == byte)
     }
 
     /// Encodes the byte on disk.
     #[must_use]
     pub const fn byte(self) -> u8 {
-        match self {
-            Self::Off => 0,
-            Self::Inline => 1,
-            Self::Offline => 2,
-        }
+        self as u8
     }
 
     /// Returns the name.
@@ -326,67 +319,58 @@ impl DedupMode {
     /// Returns the mode of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Off, Self::Inline, Self::Offline].into_iter().find(|mode| mode.name() == name)
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 
-/// The hash of a content that is its fingerprint.
+/// The hash of a content that is its fingerprint, with its byte on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FingerprintKind {
     /// BLAKE3 with the pool's key, without which collisions cannot be prepared.
     #[default]
-    Blake3,
+    Blake3 = 0,
     /// XXH3 with 128 bits; bytes are always compared before a block is shared.
-    Xxh3Compare,
+    Xxh3Compare = 1,
     /// SHA-256 with the pool's key, without which collisions cannot be prepared.
-    Sha256,
+    Sha256 = 2,
     /// SHA-1, for which collisions are published; bytes are always compared before a block is
     /// shared.
-    Sha1,
+    Sha1 = 3,
 }
 
 impl FingerprintKind {
     /// Decodes the byte on disk.
     #[must_use]
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::Blake3),
-            1 => Some(Self::Xxh3Compare),
-            2 => Some(Self::Sha256),
-            3 => Some(Self::Sha1),
-            _ => None,
-        }
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        let all = [Self::Blake3, Self::Xxh3Compare, Self::Sha256, Self::Sha1];
+        all.into_iter().find(|kind| kind.byte() == byte)
     }
 
     /// Encodes the byte on disk.
     #[must_use]
     pub const fn byte(self) -> u8 {
-        match self {
-            Self::Blake3 => 0,
-            Self::Xxh3Compare => 1,
-            Self::Sha256 => 2,
-            Self::Sha1 => 3,
-        }
+        self as u8
     }
 }
 
 /// The policy of a pool's metadata: what stays in memory, how the index lies on disk, and what a
-/// checkpoint writes. All pools have one engine and one form of maps, counts and records.
+/// checkpoint writes. All pools have one engine and one form of maps, counts and records. The
+/// numbers are the bytes on disk; others were those of earlier programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// A cache of pages, and the index in some 4.5 bytes for each block; a checkpoint writes the
     /// pages that changed.
     #[default]
-    Compact,
+    Compact = 4,
     /// Everything in memory, and a checkpoint writes all of it. Dmdedup's INRAM.
     #[serde(rename = "inram")]
-    InRam,
+    InRam = 5,
     /// A cache of pages, and a hash table on disk for the index. Dmdedup's DTB.
-    Dtb,
+    Dtb = 2,
     /// A cache of pages, and a copy-on-write B-tree on disk for the index. Dmdedup's CBT.
-    Cbt,
+    Cbt = 6,
 }
 
 /// The form of the index.
@@ -432,15 +416,10 @@ impl Policy {
         Self::ALL.into_iter().find(|kind| kind.byte() == byte)
     }
 
-    /// Encodes the byte on disk. Other bytes were those of earlier programs.
+    /// Encodes the byte on disk.
     #[must_use]
     pub const fn byte(self) -> u8 {
-        match self {
-            Self::Dtb => 2,
-            Self::Compact => 4,
-            Self::InRam => 5,
-            Self::Cbt => 6,
-        }
+        self as u8
     }
 
     /// Names what has this byte on disk if this program cannot read it.

@@ -297,20 +297,16 @@ impl VolumeRecord {
         created_s: Option<u64>,
     ) -> Self {
         let origin = Origin::Clone { volume: self.id, name: self.name.clone() };
-        let birth = Birth { created_s, origin };
-        let (is_hidden, receiving) = (false, None);
-        let (limits, holds, rollbacks) = (VolumeLimits::default(), Holds::default(), 0);
-        let name = name.to_owned();
         Self {
             id,
-            name,
+            name: name.to_owned(),
             read_only,
-            is_hidden,
-            receiving,
-            limits,
-            rollbacks,
-            holds,
-            birth,
+            is_hidden: false,
+            receiving: None,
+            limits: VolumeLimits::default(),
+            rollbacks: 0,
+            holds: Holds::default(),
+            birth: Birth { created_s, origin },
             ..self.clone()
         }
     }
