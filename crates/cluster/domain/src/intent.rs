@@ -8,7 +8,7 @@ use crate::shard::{Shard, fingerprint_key};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::{Guard, Update};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Most changes of one intent. With three servers on one machine, batches above 3,000 keys gain
 /// nothing more, and a larger one keeps the shard busy for longer.
@@ -193,21 +193,6 @@ impl Intent {
     /// Returns what each change does.
     pub fn effects(&self) -> impl Iterator<Item = (Change, Effect)> {
         self.steps.iter().map(|step| (step.change, step.outcome(self.member).0))
-    }
-
-    /// Returns the blocks that are not in the index if the intent is void: the member need not keep
-    /// them for it. A block that is withdrawn and published again in one intent is not among them.
-    pub fn blocks_if_void(&self) -> impl Iterator<Item = (Fingerprint, Pbn)> {
-        let mut known = BTreeSet::new();
-        self.steps.iter().filter_map(move |step| {
-            let content = step.change.fingerprint;
-            let was_there = step.before.is_some();
-            let is_first = known.insert(content.to_bytes());
-            match step.change.action {
-                Action::Publish(pbn) if is_first && !was_there => Some((content, pbn)),
-                _ => None,
-            }
-        })
     }
 
     /// Returns whether any entry changes. An intent that changes nothing is not sent.

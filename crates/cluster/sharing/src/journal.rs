@@ -200,7 +200,7 @@ impl LedgerJournal<'_> {
             let is_applied = settled.verdict == Verdict::Applied;
             self.figures.count(settled.intent, is_applied);
             // Each content occurs once in an intent of this crate, so that no block of a void one
-            // is in the index: those of `blocks_if_void`, and those that would have been shared.
+            // is in the index.
             for (change, effect) in settled.intent.effects() {
                 match change.action {
                     // It is not kept, and may be tried again.

@@ -76,7 +76,7 @@ fn changes_of_one_content_follow_each_other() {
 }
 
 #[test]
-fn a_void_intent_leaves_what_was_published_before() {
+fn changes_of_one_intent_take_effect_one_after_another() {
     let publish = Action::Publish(pbn(9));
     let actions = [(1, publish), (2, Action::Release), (2, publish), (3, publish)];
     let mine = Some(entry(ME, 1));
@@ -84,8 +84,6 @@ fn a_void_intent_leaves_what_was_published_before() {
     let effects: Vec<Effect> = intent.effects().skip(1).map(|(_, effect)| effect).collect();
     let shared = Effect::Shared(OTHER, pbn(9));
     assert_eq!(effects, [Effect::Withdrawn(pbn(9)), Effect::Published(pbn(9)), shared]);
-    let blocks: Vec<_> = intent.blocks_if_void().collect();
-    assert_eq!(blocks, [(Fingerprint::of_hash(1), pbn(9))]);
 }
 
 #[test]

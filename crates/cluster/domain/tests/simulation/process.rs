@@ -4,11 +4,12 @@ use crate::Tally;
 use crate::disk::{Content, Disks, Records, fingerprint};
 use gemelo_domain::{
     Action, Change, DomainConfig, DomainError, Effect, Index, Intent, Journal, JournalError,
-    MemberId, Result, Settled, Tenure, Verdict,
+    MemberId, Result, Settled, Step, Tenure, Verdict,
 };
-use gemelo_format::Pbn;
+use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
 use gemelo_objects::simulated::Client;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,6 +33,17 @@ struct Store<'a> {
     disks: Arc<Disks>,
     records: Records,
     tally: &'a Tally,
+}
+
+/// The contents whose blocks are not in the index if the intent is void. One that is withdrawn and
+/// published again in one intent is not among them.
+fn unpublished(intent: &Intent) -> Vec<Fingerprint> {
+    let mut known = BTreeSet::new();
+    let is_first = |step: &&Step| known.insert(step.change.fingerprint.to_bytes());
+    let publishes =
+        |step: &&Step| matches!(step.change.action, Action::Publish(_)) && step.before.is_none();
+    let first = intent.steps.iter().filter(is_first);
+    first.filter(publishes).map(|step| step.change.fingerprint).collect()
 }
 
 fn count(counter: &AtomicU64, by: usize) {
@@ -189,8 +201,7 @@ impl Records {
 
     fn settle(&mut self, settled: &Settled<'_>) {
         let is_applied = settled.verdict == Verdict::Applied;
-        let unpublished: Vec<_> = settled.intent.blocks_if_void().collect();
-        for (fingerprint, _) in unpublished.into_iter().filter(|_| !is_applied) {
+        for fingerprint in unpublished(settled.intent).into_iter().filter(|_| !is_applied) {
             let content = self.content_of(fingerprint);
             self.locals.entry(content).or_default().pinned = None;
         }
