@@ -1,4 +1,5 @@
-//! Tests that the drawing in `docs/internals/write.md` is that of the code.
+//! Tests that the drawing in `docs/internals/write.md` is that of the code, and that the answers in
+//! `crates/engine/README.md` lead to what there is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,5 +46,31 @@ fn the_drawing_of_requests_names_files_and_types_that_there_are() {
     for (part, most) in parts[1..].iter().zip(MAX_STEPS) {
         let steps = parts[0].len() + part.len();
         assert!(part.len() > 4 && steps <= most, "{steps} steps, at most {most}");
+    }
+}
+
+/// The methods that the answers name, each with its file: `Type::method` (`path`).
+fn answers() -> Vec<(String, String, PathBuf)> {
+    let directory = root().join("crates/engine");
+    let text = fs::read_to_string(directory.join("README.md")).unwrap();
+    let quoted: Vec<&str> = text.split('`').collect();
+    let answer = |part: &[&str]| {
+        let [method, " (", path] = part else { return None };
+        let (name, method) = method.split_once("::")?;
+        Some((name.to_owned(), method.to_owned(), directory.join(path)))
+    };
+    quoted.windows(3).filter_map(answer).collect()
+}
+
+#[test]
+fn the_answers_of_the_engine_name_methods_and_files_that_there_are() {
+    let answers = answers();
+    assert!(answers.len() > 10, "{answers:?}");
+    for (name, method, path) in answers {
+        let code = fs::read_to_string(&path).unwrap_or_else(|_| panic!("no {}", path.display()));
+        assert!(has_type(&code, &name), "{} has no type {name}", path.display());
+        let is_there =
+            code.contains(&format!("fn {method}(")) || code.contains(&format!("fn {method}<"));
+        assert!(is_there, "{} has no method {method} of {name}", path.display());
     }
 }
