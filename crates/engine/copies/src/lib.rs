@@ -7,6 +7,9 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod exchange;
+mod first_blocks;
+mod giving_way;
+mod parts;
 mod receive;
 mod send;
 pub mod stream;

@@ -4,6 +4,7 @@
 //! earlier block is read back from that volume, after what precedes it was written.
 
 use crate::exchange::{Answers, Asked};
+use crate::giving_way::GivingWay;
 use crate::stream::{Frame, Head, Record, StreamError, StreamReader, Sums};
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
@@ -40,6 +41,8 @@ pub struct Received {
     pub sums: Sums,
     /// Length of the stream in bytes.
     pub stream_bytes: u64,
+    /// Time in nanoseconds for which clients of the pool were given way.
+    pub rested_ns: u64,
 }
 
 /// The reason why nothing was received.
@@ -135,33 +138,39 @@ fn receive_answering(
         answers.greet(naming, incoming.received_bytes()).map_err(ReceiveError::Answer)?;
     }
     let filled = fill((pool, &mut incoming), (&head, &mut stream), answers, options, progress);
-    if let Err(error) = filled {
+    let rested_ns = match filled {
+        Ok(rested_ns) => rested_ns,
         // A stream that is cut off can be continued. What the pool refuses makes room again.
-        if head.is_exchange && matches!(error, ReceiveError::Stream(_) | ReceiveError::Interrupted)
-        {
-            incoming.keep();
+        Err(error) => {
+            let is_cut_off = matches!(error, ReceiveError::Stream(_) | ReceiveError::Interrupted);
+            if head.is_exchange && is_cut_off {
+                incoming.keep();
+            }
+            return Err(error);
         }
-        return Err(error);
-    }
+    };
     let (sums, stream_bytes) = (stream.sums(), stream.bytes());
     incoming.finish()?;
     progress.0.finish();
-    Ok(Received { head, sums, stream_bytes })
+    Ok(Received { head, sums, stream_bytes, rested_ns })
 }
 
-/// Fills a copy, and notes its progress if it can be continued.
+/// Fills a copy, and notes its progress if it can be continued. Returns the time in nanoseconds for
+/// which clients were given way.
 fn fill(
     (pool, incoming): (&Pool, &mut Incoming),
     (head, stream): (&Head, &mut StreamReader<'_>),
     mut answers: Option<&mut Answers<'_>>,
     options: ReceiveOptions,
     (monitor, stop): (&dyn Monitor, &StopFlag),
-) -> Result<(), ReceiveError> {
+) -> Result<u64, ReceiveError> {
     monitor.begin("Receiving", Unit::Bytes, Some(head.size_bytes));
     let mut filler =
         Filler { volume: incoming.volume(), block_bytes: head.block_bytes, contents: Vec::new() };
     let (mut passed, mut durable_at, clock) = (0, (0, None), SystemClock::new());
+    let mut pace = GivingWay::new(&clock, pool.traffic());
     while let Some(frame) = stream.next_frame()? {
+        let began_ns = pace.now_ns();
         match frame {
             Frame::Records(records) => filler.fill(&records)?,
             Frame::Ask(asked) => {
@@ -170,6 +179,7 @@ fn fill(
                 let has = filler.take_known(pool, &asked)?;
                 stream.note_known(has.iter().filter(|has| **has).count() as u64);
                 answers.answer(&has).map_err(ReceiveError::Answer)?;
+                pace.rest_after(began_ns, pool.traffic(), stop);
                 continue;
             }
         }
@@ -187,8 +197,9 @@ fn fill(
             incoming.note_received(next * u64::from(head.block_bytes), is_durable)?;
             durable_at = if is_durable { (bytes, Some(now_ns)) } else { durable_at };
         }
+        pace.rest_after(began_ns, pool.traffic(), stop);
     }
-    Ok(())
+    Ok(pace.rested_ns())
 }
 
 /// Fills a volume.

@@ -5,21 +5,20 @@
 //! again. Numbers of blocks of the pool would not do, because contents move meanwhile.
 
 use crate::exchange::{AnswerReader, Asked, BATCHES_AHEAD};
-use crate::stream::{ASKED_BYTES, Head, Record, StreamWriter, Sums};
-use gemelo_base::{Classified, Monitor, StopFlag, Unit, with_causes};
-use gemelo_format::{Compression, Lbn, MapEntry, SnapshotId};
+use crate::first_blocks::FirstBlocks;
+use crate::parts::{Part, PartReader, with_parts};
+use crate::stream::{Head, Record, StreamWriter, Sums};
+use gemelo_base::locks::Mutex;
+use gemelo_base::{Classified, Monitor, StopFlag, SystemClock, Unit, with_causes};
+use gemelo_format::{Compression, Fingerprinter, SnapshotId};
 use gemelo_volume::{Outgoing, SentContent, VolumeError};
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use thiserror::Error;
 
-/// Contents that are remembered: 45 MiB of memory.
-const MAX_REMEMBERED: usize = (1 << 21) / 8 * 7;
 /// Most bytes of contents in a record.
 const RECORD_BYTES: usize = 1 << 20;
-/// Bytes of a keyed hash of a content.
-const NAME_BYTES: usize = 16;
 
 /// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +27,8 @@ pub struct Sent {
     pub sums: Sums,
     /// Length of the stream in bytes.
     pub stream_bytes: u64,
+    /// Time in nanoseconds for which clients of the pool were given way.
+    pub rested_ns: u64,
 }
 
 /// The reason why a snapshot was not sent to the end.
@@ -94,15 +95,15 @@ pub fn send(
         outgoing,
         stream,
         block_bytes: head.block_bytes as usize,
-        first_of: HashMap::new(),
+        first_blocks: FirstBlocks::new(head.blocks()),
         pending: Pending::None,
     };
     let sent = sender.send_all(head.blocks(), answers, may_answer, (monitor, stop));
     match sent {
-        Ok(()) => {
+        Ok(rested_ns) => {
             let (sums, stream_bytes) = sender.stream.finish().map_err(SendError::Output)?;
             monitor.finish();
-            Ok(Sent { sums, stream_bytes })
+            Ok(Sent { sums, stream_bytes, rested_ns })
         }
         Err(error) => {
             if !matches!(error, SendError::Output(_)) {
@@ -118,7 +119,7 @@ pub fn send(
 enum Pending {
     None,
     Zeros { first: u64, count: u64 },
-    Plain { first: u64, contents: Vec<u8> },
+    Plain { first: u64, contents: Vec<Vec<u8>> },
     Copies { first: u64, count: u64, from: u64 },
 }
 
@@ -126,8 +127,7 @@ struct Sender<'s> {
     outgoing: &'s Outgoing,
     stream: StreamWriter<'s>,
     block_bytes: usize,
-    /// The first block of contents that may come again, by the hashes of these.
-    first_of: HashMap<[u8; NAME_BYTES], u64>,
+    first_blocks: FirstBlocks,
     pending: Pending,
 }
 
@@ -147,69 +147,68 @@ struct Batch {
 }
 
 impl Sender<'_> {
+    /// Sends all blocks. Returns the time in nanoseconds for which clients were given way.
     fn send_all(
         &mut self,
         blocks: u64,
         mut answers: Option<AnswerReader<'_>>,
         may_answer: MayAnswer<'_>,
         (monitor, stop): (&dyn Monitor, &StopFlag),
-    ) -> Result<(), SendError> {
-        let at_once = (ASKED_BYTES / self.block_bytes).max(1);
+    ) -> Result<u64, SendError> {
         let ahead = answers.as_ref().and_then(|answers| answers.fingerprinter());
         let ahead = if ahead.is_some() { BATCHES_AHEAD } else { 0 };
         let received = answers.as_ref().map_or(0, AnswerReader::received_bytes);
         let received = (received / self.block_bytes as u64).min(blocks);
         monitor.advance(received * self.block_bytes as u64);
-        let (mut next, mut batches) = (Lbn(received), VecDeque::new());
-        while next.0 < blocks {
-            let found = self.outgoing.differences(next)?;
-            let entries: Vec<_> = found.entries.iter().map(|one| (one.lbn, one.own)).collect();
-            for some in entries.chunks(at_once) {
-                if stop.is_raised() {
-                    return Err(SendError::Interrupted);
-                }
-                let batch = self.plan(some, answers.as_ref())?;
+        let clock = SystemClock::new();
+        let reader = PartReader::new(self.outgoing, (received, blocks), (&clock, stop));
+        let reader = Mutex::new(reader);
+        with_parts(&reader, |next_part| {
+            let mut batches = VecDeque::new();
+            while let Some(part) = next_part()? {
                 may_answer().map_err(SendError::NotAnswering)?;
-                batches.push_back(batch);
+                let passed = part.passed;
+                batches.push_back(self.plan(part, answers.as_ref())?);
                 while batches.len() > ahead {
                     self.add_next(&mut batches, answers.as_mut())?;
                 }
+                monitor.advance(passed * self.block_bytes as u64);
             }
-            assert!(found.end > next, "each comparison goes on");
-            let end = found.end.0.min(blocks);
-            monitor.advance((end - next.0) * self.block_bytes as u64);
-            next = found.end;
-        }
-        while !batches.is_empty() {
-            self.add_next(&mut batches, answers.as_mut())?;
-        }
-        self.write_pending()
+            while !batches.is_empty() {
+                self.add_next(&mut batches, answers.as_mut())?;
+            }
+            self.write_pending()
+        })?;
+        Ok(reader.lock().rested_ns())
     }
 
-    /// Reads the contents of some blocks, and asks the receiver for them.
-    fn plan(
-        &mut self,
-        some: &[(Lbn, MapEntry)],
-        answers: Option<&AnswerReader<'_>>,
-    ) -> Result<Batch, SendError> {
-        let is_stored = |entry: &MapEntry| *entry != MapEntry::Unmapped;
-        let stored: Vec<Lbn> =
-            some.iter().filter(|(_, own)| is_stored(own)).map(|(lbn, _)| *lbn).collect();
-        let mut contents = self.outgoing.contents(&stored)?.into_iter();
-        let blocks: Vec<(u64, Planned)> = some
-            .iter()
-            .map(|(lbn, own)| {
-                let content = is_stored(own).then(|| contents.next()).flatten().flatten();
-                let block = lbn.0;
-                let planned = content.map_or(Planned::Zeros, |content| {
-                    self.earlier(block, &content).map_or(Planned::Content(content), Planned::Copy)
-                });
-                (block, planned)
-            })
-            .collect();
-        let Some(fingerprinter) = answers.and_then(AnswerReader::fingerprinter) else {
-            return Ok(Batch { blocks, asked: 0 });
+    /// Plans the records of a part, and asks the receiver for its contents.
+    fn plan(&mut self, part: Part, answers: Option<&AnswerReader<'_>>) -> Result<Batch, SendError> {
+        let planned = |(block, content): (u64, Option<SentContent>)| {
+            let planned = content.map_or(Planned::Zeros, |content| {
+                self.earlier(block, &content).map_or(Planned::Content(content), Planned::Copy)
+            });
+            (block, planned)
         };
+        let mut blocks: Vec<(u64, Planned)> = part.blocks.into_iter().map(planned).collect();
+        let asked = match answers.and_then(AnswerReader::fingerprinter) {
+            Some(fingerprinter) => self.ask(&blocks, fingerprinter)?,
+            None => 0,
+        };
+        for (_, planned) in &mut blocks {
+            if let Planned::Content(sent) = planned {
+                forget_what_stays(sent);
+            }
+        }
+        Ok(Batch { blocks, asked })
+    }
+
+    /// Asks the receiver for contents. Returns their number.
+    fn ask(
+        &mut self,
+        blocks: &[(u64, Planned)],
+        fingerprinter: &Fingerprinter,
+    ) -> Result<usize, SendError> {
         let asked = blocks.iter().filter_map(|(block, planned)| match planned {
             Planned::Content(content) => {
                 let fingerprint = fingerprinter.of(&content.content);
@@ -221,8 +220,7 @@ impl Sender<'_> {
         if !asked.is_empty() {
             self.stream.ask(&asked).map_err(SendError::Output)?;
         }
-        let asked = asked.len();
-        Ok(Batch { blocks, asked })
+        Ok(asked.len())
     }
 
     /// Adds the records of the first batch, without the contents that the receiver has.
@@ -265,21 +263,21 @@ impl Sender<'_> {
 
     fn add_content(&mut self, block: u64, sent: SentContent) -> Result<(), SendError> {
         let SentContent { content, form, .. } = sent;
-        if let Some((algorithm, bytes)) = form.filter(|(algorithm, _)| is_known(*algorithm)) {
+        if let Some((algorithm, bytes)) = form.filter(is_known) {
             self.write_pending()?;
             let record = Record::Compressed { block, algorithm, bytes: &bytes };
             return self.stream.add(&record).map_err(SendError::Output);
         }
         match &mut self.pending {
             Pending::Plain { first, contents }
-                if *first + (contents.len() / self.block_bytes) as u64 == block
-                    && contents.len() < RECORD_BYTES =>
+                if *first + contents.len() as u64 == block
+                    && contents.len() * self.block_bytes < RECORD_BYTES =>
             {
-                contents.extend_from_slice(&content);
+                contents.push(content);
             }
             _ => {
                 self.write_pending()?;
-                self.pending = Pending::Plain { first: block, contents: content };
+                self.pending = Pending::Plain { first: block, contents: vec![content] };
             }
         }
         Ok(())
@@ -291,12 +289,7 @@ impl Sender<'_> {
             return None;
         }
         let hash = blake3::keyed_hash(self.outgoing.key(), &sent.content);
-        let name = *hash.as_bytes().first_chunk()?;
-        let known = self.first_of.get(&name).copied();
-        if known.is_none() && self.first_of.len() < MAX_REMEMBERED {
-            self.first_of.insert(name, block);
-        }
-        known
+        self.first_blocks.earlier(*hash.as_bytes().first_chunk()?, block)
     }
 
     fn add_copy(&mut self, block: u64, earlier: u64) -> Result<(), SendError> {
@@ -320,7 +313,9 @@ impl Sender<'_> {
         let record = match &pending {
             Pending::None => return Ok(()),
             Pending::Zeros { first, count } => Record::Zeros { first: *first, count: *count },
-            Pending::Plain { first, contents } => Record::Plain { first: *first, contents },
+            Pending::Plain { first, contents } => {
+                return self.stream.add_plain(*first, contents).map_err(SendError::Output);
+            }
             Pending::Copies { first, count, from } => {
                 Record::Copies { first: *first, count: *count, from: *from }
             }
@@ -329,6 +324,13 @@ impl Sender<'_> {
     }
 }
 
-fn is_known(algorithm: u8) -> bool {
-    [Compression::Lz4, Compression::Zstd(1)].iter().any(|known| known.algorithm() == algorithm)
+/// Forgets the content itself where its compressed form is sent.
+fn forget_what_stays(sent: &mut SentContent) {
+    if sent.form.as_ref().is_some_and(is_known) {
+        sent.content = Vec::new();
+    }
+}
+
+fn is_known((algorithm, _): &(u8, Vec<u8>)) -> bool {
+    [Compression::Lz4, Compression::Zstd(1)].iter().any(|known| known.algorithm() == *algorithm)
 }

@@ -1,8 +1,10 @@
 //! Pipes whose other side may let this program wait for ever: a stop ends the wait.
 
 use gemelo_base::StopFlag;
+use nix::fcntl::{FcntlArg, fcntl};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fstat};
+use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,6 +14,9 @@ use std::os::unix::fs::OpenOptionsExt;
 const STOP_CHECKED_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// What can be written takes so many bytes without a wait (`PIPE_BUF`, pipe(7)).
 const SURE_BYTES: usize = 4096;
+
+/// Bytes that a pipe holds, if the system allows it, so that both sides work at the same time.
+const PIPE_BYTES: c_int = 1 << 20;
 
 /// A pipe, a socket or a file that is read or written. It is not buffered.
 pub(crate) struct Pipe<F> {
@@ -38,6 +43,8 @@ impl<F: AsFd> Pipe<F> {
         let is_pipe = fstat(&pipe.file)
             .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Fifo);
         if is_pipe {
+            // A pipe that stays small is slower, and no failure.
+            let _ = fcntl(&pipe.file, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
             let place = format!("/proc/self/fd/{}", pipe.file.as_fd().as_raw_fd());
             let flags = OFlags::NONBLOCK.bits().cast_signed();
             pipe.own = File::options().write(true).custom_flags(flags).open(place).ok();

@@ -27,8 +27,24 @@ pub enum Purpose {
     Look,
     /// Reads volumes, or checks the pool.
     Read,
+    /// Sends or compares snapshots, with little memory.
+    Send,
     /// Changes the pool or a volume.
     Change,
+    /// Makes a volume of a stream, with little memory.
+    Receive,
+}
+
+impl Purpose {
+    /// Returns whether the pool is only read.
+    pub(crate) const fn is_to_read(self) -> bool {
+        matches!(self, Self::Look | Self::Read | Self::Send)
+    }
+
+    /// Returns whether the pool is opened for a copy alone.
+    pub(crate) const fn is_copy(self) -> bool {
+        matches!(self, Self::Send | Self::Receive)
+    }
 }
 
 /// A pool that performs requests, in this process or in another.
@@ -95,12 +111,12 @@ impl PoolAccess {
         let directory = place.host_directory().map_err(|error| failed(&error))?;
         // A pool that is served read-only could be opened here as well, but only the server knows
         // its clients and figures.
-        if purpose != Purpose::Change && control::is_answering(&directory, HolderKind::Server) {
+        if purpose.is_to_read() && control::is_answering(&directory, HolderKind::Server) {
             let (place, had) = (place.clone(), PoolHolder::Elsewhere(HolderKind::Server));
             return Ok(Self { place, directory, had });
         }
         let used = if purpose == Purpose::Look { Use::Look } else { Use::Hold };
-        let open = || OpenPool::open_as_set(place, used, purpose != Purpose::Change);
+        let open = || OpenPool::open_as_set(place, used, purpose);
         let error = match open_patiently(stop, open, || who_answers(&directory, purpose).is_some())
         {
             Ok(pool) => {
@@ -127,7 +143,7 @@ impl PoolAccess {
         let weak = Arc::downgrade(&pool);
         let figures = move || Some(weak.upgrade()?.stat_for_others());
         // Others can open a pool that is only read. Without a socket they wait for a change.
-        let looks = (purpose == Purpose::Change)
+        let looks = (!purpose.is_to_read())
             .then(|| LookServer::open(&directory, Box::new(figures)).ok())
             .flatten();
         Self { place: place.clone(), directory, had: PoolHolder::Here(pool, looks) }
@@ -185,7 +201,7 @@ impl PoolAccess {
             PoolHolder::Elsewhere(_) => {
                 let (name, since) = (name.to_owned(), since.map(str::to_owned));
                 let is_exchange = answers.is_some();
-                let request = PoolRequest::Send { name, since, is_exchange };
+                let request = PoolRequest::Send { name, since, is_exchange, tells_progress: true };
                 let copied_to = (out, answers);
                 control::send(&self.directory, &request, copied_to, (monitor, stop))
                     .and_then(copied)

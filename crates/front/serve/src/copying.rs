@@ -50,6 +50,7 @@ impl OpenPool {
         Ok(report(
             (&record.name, outgoing.base().is_some(), record.size_bytes),
             (sent.sums, sent.stream_bytes, outgoing.block_bytes()),
+            sent.rested_ns,
         ))
     }
 
@@ -71,6 +72,7 @@ impl OpenPool {
         Ok(report(
             (&head.name, head.since.is_some(), head.size_bytes),
             (received.sums, received.stream_bytes, head.block_bytes),
+            received.rested_ns,
         ))
     }
 }
@@ -82,6 +84,7 @@ fn failed(error: &(impl Classified + 'static)) -> RequestFailure {
 fn report(
     (name, is_increment, size_bytes): (&str, bool, u64),
     (sums, stream_bytes, block_bytes): (Sums, u64, u32),
+    rested_ns: u64,
 ) -> CopiedReport {
     let bytes = |blocks: u64| blocks * u64::from(block_bytes);
     CopiedReport {
@@ -93,5 +96,6 @@ fn report(
         duplicate_bytes: bytes(sums.copies),
         zero_bytes: bytes(sums.zeros),
         known_bytes: bytes(sums.known),
+        rested_ns,
     }
 }

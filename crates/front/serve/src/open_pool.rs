@@ -1,5 +1,6 @@
 //! An open pool, and the requests that it performs.
 
+use crate::access::Purpose;
 use crate::failure::RequestFailure;
 use crate::figures::{damage_at_opening, report_on, volume_reports};
 use crate::health::HealthWatch;
@@ -54,8 +55,17 @@ impl OpenPool {
         said: Values,
         read_only: bool,
     ) -> Result<Self, OpenError> {
+        Self::open_tuned(place, used, said, |tuning| Tuning { read_only, ..tuning })
+    }
+
+    fn open_tuned(
+        place: &PoolPlace,
+        used: Use,
+        said: Values,
+        tuned: impl FnOnce(Tuning) -> Tuning,
+    ) -> Result<Self, OpenError> {
         let settings = Settings::read(place).map_err(OpenError::Settings)?;
-        let tuning = Tuning { read_only, ..said.over(&settings.pool).tuning() };
+        let tuning = tuned(said.over(&settings.pool).tuning());
         let placed = place.open(used, tuning, Arc::new(SystemClock::new()));
         let placed = Arc::new(placed.map_err(OpenError::Pool)?);
         let kept = KeptText::new(place, &placed, settings::FILE);
@@ -79,14 +89,19 @@ impl OpenPool {
         })
     }
 
-    /// Opens the pool with its own settings. `is_only_looked_at` opens it read-only.
+    /// Opens the pool for a command, with its own settings as far as the purpose allows.
     pub(crate) fn open_as_set(
         place: &PoolPlace,
         used: Use,
-        is_only_looked_at: bool,
+        purpose: Purpose,
     ) -> Result<Self, OpenError> {
-        Self::open(place, used, Values::default(), is_only_looked_at)
-            .map(|opened| Self { is_only_looked_at, ..opened })
+        let read_only = purpose.is_to_read();
+        let tuned = |tuning: Tuning| match purpose.is_copy() {
+            true => Tuning { read_only, ..tuning }.for_copy(),
+            false => Tuning { read_only, ..tuning },
+        };
+        Self::open_tuned(place, used, Values::default(), tuned)
+            .map(|opened| Self { is_only_looked_at: read_only, ..opened })
     }
 
     pub(crate) fn pool(&self) -> &Pool {

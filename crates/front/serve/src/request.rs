@@ -110,6 +110,9 @@ pub enum PoolRequest {
         /// `true` if the receiver's answers come over the connection, too.
         #[serde(default)]
         is_exchange: bool,
+        /// `true` if the client wants to know the progress.
+        #[serde(default)]
+        tells_progress: bool,
     },
     /// Makes a snapshot of a stream that comes over the connection.
     Receive {
@@ -279,6 +282,9 @@ pub struct CopiedReport {
     /// Bytes of the blocks whose contents the receiver had.
     #[serde(default)]
     pub known_bytes: u64,
+    /// Time in nanoseconds for which this side gave way to clients of its pool.
+    #[serde(default)]
+    pub rested_ns: u64,
 }
 
 /// The snapshots that the schedule has made and removed.

@@ -11,8 +11,10 @@ use gemelo_device::{
     FrontEndStats, Geometry, Listening, Request, Transfers,
 };
 use gemelo_format::DedupMode;
-use gemelo_serve::{PoolAccess, Purpose, Reply, RequestFailure, ServeOptions, Values, serve};
-use gemelo_volume::{Pool, PoolOptions, Tuning};
+use gemelo_serve::{
+    PoolAccess, PoolRequest, Purpose, Reply, RequestFailure, ServeOptions, Values, serve,
+};
+use gemelo_volume::{NewCopy, Pool, PoolOptions, Tuning};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -229,8 +231,7 @@ fn two_front_ends_serve_one_pool_and_are_counted_together() {
             assert_eq!(size_of(address, "disk"), "8388608");
             assert_eq!(size_of(address, "nothing"), "none");
         }
-        let stat =
-            pool.access().perform(&gemelo_serve::PoolRequest::Stat, &Silent, &StopFlag::new());
+        let stat = pool.access().perform(&PoolRequest::Stat, &Silent, &StopFlag::new());
         let Ok(Reply::Stat(report)) = stat else { panic!("{stat:?}") };
         let server = report.server.unwrap();
         assert_eq!((server.accepted_connections, server.memory_limit_bytes), (4, 8192));
@@ -282,4 +283,20 @@ fn a_front_end_that_is_refused_or_fails_ends_the_service() {
     });
     let failed = failed.unwrap_err();
     assert!(failed.kind == FailureKind::Failed && failed.text == "the line is cut", "{failed}");
+}
+
+#[test]
+fn a_server_tells_the_progress_of_a_stream() {
+    let pool = TestPool::new();
+    let served = pool.serve(vec![pool.sizes("one")], |_| {
+        let copy = NewCopy { source: "disk".to_owned(), name: "s".to_owned() };
+        let request = PoolRequest::SnapshotVolumes { copies: vec![copy] };
+        pool.access().perform(&request, &Silent, &StopFlag::new()).unwrap();
+        let (recorder, mut stream) = (Recorder::new(), Vec::new());
+        let told = (&recorder as &dyn Monitor, &StopFlag::new());
+        let sent = pool.access().send("s", None, &mut stream, None, told).unwrap();
+        assert_eq!(sent.stream_bytes, stream.len() as u64);
+        assert_eq!((recorder.phases(), recorder.advanced()), (vec!["Sending".to_owned()], 8 << 20));
+    });
+    served.unwrap();
 }

@@ -95,6 +95,21 @@ pub(super) struct Position {
     pub(super) blocks: u64,
 }
 
+impl Position {
+    /// Begins a record at this block.
+    pub(super) fn go_to(&mut self, first: u64, out: &mut Vec<u8>) {
+        assert!(first >= self.next, "records are in order");
+        put_varint(out, first - self.next);
+        self.next = first;
+    }
+
+    /// Ends a record of so many blocks.
+    pub(super) fn pass(&mut self, count: u64) {
+        self.next += count;
+        assert!(self.next <= self.blocks, "records are within the snapshot");
+    }
+}
+
 impl Record<'_> {
     /// The first block.
     pub(super) const fn first(&self) -> u64 {
@@ -109,8 +124,7 @@ impl Record<'_> {
     /// Adds the record to a payload.
     pub(super) fn put(&self, at: &mut Position, out: &mut Vec<u8>) {
         let first = self.first();
-        assert!(first >= at.next, "records are in order");
-        put_varint(out, first - at.next);
+        at.go_to(first, out);
         let count = match self {
             Self::Zeros { count, .. } => {
                 out.push(ZEROS);
@@ -119,9 +133,7 @@ impl Record<'_> {
             }
             Self::Plain { contents, .. } => {
                 let count = contents.len() as u64 / u64::from(at.block_bytes);
-                out.push(PLAIN);
-                put_varint(out, count);
-                out.extend_from_slice(contents);
+                put_plain(count, std::iter::once(*contents), out);
                 count
             }
             Self::Compressed { algorithm, bytes, .. } => {
@@ -138,9 +150,19 @@ impl Record<'_> {
                 *count
             }
         };
-        assert!(first + count <= at.blocks, "records are within the snapshot");
-        at.next = first + count;
+        at.pass(count);
     }
+}
+
+/// Adds the kind and the rest of a record of contents as they are to a payload.
+pub(super) fn put_plain<'c>(
+    count: u64,
+    contents: impl Iterator<Item = &'c [u8]>,
+    out: &mut Vec<u8>,
+) {
+    out.push(PLAIN);
+    put_varint(out, count);
+    contents.for_each(|some| out.extend_from_slice(some));
 }
 
 impl<'a> Record<'a> {

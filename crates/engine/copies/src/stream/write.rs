@@ -1,7 +1,7 @@
 //! Writing a stream.
 
 use super::bytes::put_varint;
-use super::record::{Position, Record, Sums};
+use super::record::{Position, Record, Sums, put_plain};
 use super::{ASK, END, FULL_PAYLOAD_BYTES, GIVEN_UP, Head, MAGIC, RECORDS, Running, VERSION};
 use crate::exchange::Asked;
 use std::io::{self, Write};
@@ -59,6 +59,19 @@ impl<'w> StreamWriter<'w> {
     pub fn add(&mut self, record: &Record<'_>) -> io::Result<()> {
         record.put(&mut self.at, &mut self.payload);
         self.sums.add(record, self.at.block_bytes);
+        if self.payload.len() >= FULL_PAYLOAD_BYTES { self.write_records() } else { Ok(()) }
+    }
+
+    /// Adds a record of contents as they are, of consecutive blocks from this one on: at most a MiB.
+    ///
+    /// # Errors
+    /// Fails if the output fails.
+    pub fn add_plain(&mut self, first: u64, contents: &[Vec<u8>]) -> io::Result<()> {
+        let count = contents.len() as u64;
+        self.at.go_to(first, &mut self.payload);
+        put_plain(count, contents.iter().map(Vec::as_slice), &mut self.payload);
+        self.at.pass(count);
+        self.sums.contents += count;
         if self.payload.len() >= FULL_PAYLOAD_BYTES { self.write_records() } else { Ok(()) }
     }
 

@@ -4,6 +4,7 @@
 use crate::engine;
 use crate::engine::{Engine, Receipt, SentContent, VolumeShared, identity_of};
 use crate::error::{Result, VolumeError};
+use crate::load::Traffic;
 use crate::volume::Volume;
 use gemelo_device::{ChangedExtent, DeviceError};
 use gemelo_format::{Lbn, SnapshotId, VolumeRecord};
@@ -70,6 +71,12 @@ impl Outgoing {
     #[must_use]
     pub fn key(&self) -> &[u8; 32] {
         &self.engine.superblock.key
+    }
+
+    /// Requests of the pool's clients.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.engine.catalogue.traffic()
     }
 
     /// Blocks that differ from an LBN on: as many as are found in a few milliseconds.

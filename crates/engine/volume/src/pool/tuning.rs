@@ -77,6 +77,14 @@ pub struct VolumeTuning {
 /// Bytes of the cache of contents, unless they are set.
 const CONTENT_CACHE_BYTES: u64 = 256 << 20;
 
+/// Memory of a process that has a pool for one copy. What a copy reads and writes, it reads and
+/// writes once, so more would not make it faster.
+const COPY_METADATA_CACHE_BYTES: u64 = 16 << 20;
+/// The same for contents that were written lately.
+const COPY_CONTENT_CACHE_BYTES: u64 = 4 << 20;
+/// The same for contents that are not written yet.
+const COPY_WRITE_BUFFER_BYTES: u64 = 8 << 20;
+
 /// Four seconds of a disk that reads 20,000 pages a second at random.
 const MAX_REPLAY_READS: u64 = 80_000;
 
@@ -120,6 +128,20 @@ impl Tuning {
         self.content_cache_bytes.unwrap_or(usual)
     }
 
+    /// The settings of a process that has the pool for one copy: with little memory, whatever a
+    /// server may have.
+    #[must_use]
+    pub fn for_copy(self) -> Self {
+        let at_most = |set: Option<u64>, most: u64| set.map_or(most, |bytes| bytes.min(most));
+        Self {
+            cache_bytes: Some(at_most(self.cache_bytes, COPY_METADATA_CACHE_BYTES)),
+            content_cache_bytes: Some(at_most(self.content_cache_bytes, COPY_CONTENT_CACHE_BYTES)),
+            write_buffer_bytes: self.write_buffer_bytes.min(COPY_WRITE_BUFFER_BYTES),
+            finder: FinderTuning { memory_bytes: 0, ..self.finder },
+            ..self
+        }
+    }
+
     /// The settings of a volume that has none of its own.
     #[must_use]
     pub fn volume_tuning(&self) -> VolumeTuning {
@@ -130,5 +152,40 @@ impl Tuning {
             remembers_fingerprints: true,
             takes_deferred: self.inline_overload == InlineOverload::Defer,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_copy_takes_no_more_than_it_needs_and_no_more_than_it_may() {
+        let large = Tuning {
+            cache_bytes: Some(512 * MIB),
+            content_cache_bytes: Some(512 * MIB),
+            write_buffer_bytes: 512 * MIB,
+            ..Tuning::default()
+        };
+        let small = Tuning {
+            cache_bytes: Some(MIB),
+            content_cache_bytes: Some(0),
+            write_buffer_bytes: MIB,
+            ..Tuning::default()
+        };
+        let bytes = |tuning: Tuning| {
+            let tuning = tuning.for_copy();
+            assert_eq!(tuning.finder.memory_bytes, 0);
+            [
+                tuning.cache_bytes.unwrap(),
+                tuning.content_cache_bytes.unwrap(),
+                tuning.write_buffer_bytes,
+            ]
+        };
+        let most = [16, 4, 8].map(|mib| mib * MIB);
+        assert_eq!((bytes(large), bytes(Tuning::default())), (most, most));
+        assert_eq!(bytes(small), [MIB, 0, MIB]);
     }
 }

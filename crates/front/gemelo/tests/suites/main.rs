@@ -27,6 +27,7 @@ mod compression;
 mod content;
 mod contract;
 mod copies;
+mod copies_at_scale;
 mod damaged;
 mod dedisbench;
 mod disk;

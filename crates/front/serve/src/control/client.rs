@@ -5,11 +5,12 @@ use super::frame::Frames;
 use super::{ControlAddress, LOOK_NAME, MAX_REPLY_BYTES, Message, NAME};
 use crate::failure::RequestFailure;
 use crate::request::{PoolRequest, Reply};
-use gemelo_base::{Monitor, Silent, StopFlag};
+use gemelo_base::{Monitor, Silent, StopFlag, Unit};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 /// Bytes of a stream that are passed on at once.
@@ -69,8 +70,13 @@ pub(crate) fn send(
         let stream = frames.stream().try_clone().map_err(|error| lost(&error))?;
         pass_on(answers, stream, stop.clone()).map_err(|error| lost(&error))?;
     }
-    let mut chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
-    let mut buffer = vec![0; COPIED_AT_ONCE];
+    let told = AtomicU64::new(0);
+    let tell = |total, done: u64| match done {
+        0 => monitor.begin("Sending", Unit::Bytes, Some(total)),
+        _ => monitor.advance(done.saturating_sub(told.swap(done, Ordering::Relaxed))),
+    };
+    let chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
+    let (mut chunks, mut buffer) = (chunks.telling(&tell), vec![0; COPIED_AT_ONCE]);
     loop {
         let count = chunks.read(&mut buffer).map_err(|error| lost(&error))?;
         if count == 0 {
@@ -82,6 +88,7 @@ pub(crate) fn send(
             .and_then(|()| out.flush())
             .map_err(|error| RequestFailure::of("cannot write the stream", &error))?;
     }
+    monitor.finish();
     await_reply(&mut frames, monitor, stop)
 }
 

@@ -3,13 +3,14 @@
 //! Clients that have sent no request have a limit of their own, so that silent clients cannot
 //! exclude others.
 
-use super::chunks::Chunks;
+use super::chunks::{ChunkProgress, Chunks};
 use super::frame::Frames;
 use super::notes::Notes;
 use super::{ControlAddress, MAX_REQUEST_BYTES, Message, NAME};
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
 use crate::request::{CopiedReport, PoolRequest, Reply};
+use gemelo_base::scheduling::let_others_interrupt;
 use gemelo_base::{Monitor, Silent, StopFlag};
 use gemelo_device::{MadeSocket, Transfers, remove_left_socket};
 use gemelo_format::DedupMode;
@@ -202,8 +203,9 @@ impl Shared {
             self.stop.raise();
             return reply;
         }
-        if let PoolRequest::Send { name, since, is_exchange } = &request {
-            return self.send(frames, (name, since.as_deref()), *is_exchange);
+        if let PoolRequest::Send { name, since, is_exchange, tells_progress } = &request {
+            let wanted = (*is_exchange, *tells_progress);
+            return self.send(frames, (name, since.as_deref()), wanted);
         }
         if let PoolRequest::Receive { name, mode, is_exchange } = &request {
             return self.receive(frames, (name, *mode), *is_exchange);
@@ -221,18 +223,22 @@ impl Shared {
         &self,
         mut frames: Frames,
         (name, since): (&str, Option<&str>),
-        is_exchange: bool,
+        (is_exchange, tells_progress): (bool, bool),
     ) -> io::Result<()> {
         let outgoing = match self.pool.outgoing(name, since) {
             Ok(outgoing) => outgoing,
             Err(failure) => return frames.send(&Message::Failure(failure)),
         };
         frames.send(&Message::Reply(Reply::Done))?;
+        let_others_interrupt();
         let chunks = Chunks::new(frames.stream(), &self.closing)?;
         let mut out = BufWriter::with_capacity(STREAM_BUFFER_BYTES, chunks);
         let mut answers = Chunks::new(frames.stream(), &self.closing)?;
         let answers = is_exchange.then_some(&mut answers as _);
-        let sent = self.pool.send(&outgoing, (&mut out, answers), (&Silent, &self.closing));
+        let beside = Chunks::new(frames.stream(), &self.closing)?;
+        let progress = ChunkProgress::new(&beside);
+        let monitor: &dyn Monitor = if tells_progress { &progress } else { &Silent };
+        let sent = self.pool.send(&outgoing, (&mut out, answers), (monitor, &self.closing));
         out.into_inner().map_err(IntoInnerError::into_error)?.end()?;
         frames.set_timeouts()?;
         frames.send(&message_of(sent))
@@ -245,6 +251,7 @@ impl Shared {
         is_exchange: bool,
     ) -> io::Result<()> {
         frames.send(&Message::Reply(Reply::Done))?;
+        let_others_interrupt();
         let chunks = Chunks::new(frames.stream(), &self.closing)?;
         let mut input = BufReader::with_capacity(STREAM_BUFFER_BYTES, chunks);
         let mut answers = Chunks::new(frames.stream(), &self.closing)?;

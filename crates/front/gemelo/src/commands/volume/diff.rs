@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
              one pool"
         ));
     }
-    let access = pools::open(&later.pool, Purpose::Read, context)?;
+    let access = pools::open(&later.pool, Purpose::Send, context)?;
     let found = arguments.compare(&access, context)?;
     access.close()?;
     let text = text(&found);

@@ -73,7 +73,7 @@ pub(super) struct Answer {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    let access = pools::open(&arguments.volume.pool, Purpose::Read, context)?;
+    let access = pools::open(&arguments.volume.pool, Purpose::Send, context)?;
     let answered = arguments.answer_all(&access, context);
     let closed = access.close();
     answered?;

@@ -1,6 +1,7 @@
 //! `gemelo volume send` and `receive`: a snapshot as a stream.
 
 use super::mode::Mode;
+use super::send_to::rests;
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, refused};
 use crate::pipes::Pipe;
@@ -54,7 +55,7 @@ pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome
             "a stream is not for a terminal: redirect it to a file, or to 'gemelo volume receive'"
         ));
     }
-    let access = pools::open(&snapshot.pool, Purpose::Read, context)?;
+    let access = pools::open(&snapshot.pool, Purpose::Send, context)?;
     let since = since.as_ref().map(|since| &*since.name);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Pipe::to(stdout(), &context.stop));
     let sent =
@@ -74,7 +75,7 @@ pub(super) fn receive(arguments: &Receive, context: &Context) -> crate::Result<O
             "a stream is not typed at a terminal: give the output of 'gemelo volume send' as input"
         ));
     }
-    let access = pools::open(&snapshot.pool, Purpose::Change, context)?;
+    let access = pools::open(&snapshot.pool, Purpose::Receive, context)?;
     let input = BufReader::with_capacity(BUFFER_BYTES, Pipe::new(stdin(), &context.stop));
     let mode = arguments.dedup.into();
     let progress = (&*context.monitor, &context.stop);
@@ -91,12 +92,14 @@ pub(super) fn receive(arguments: &Receive, context: &Context) -> crate::Result<O
 }
 
 fn text(snapshot: &VolumePath, received: &CopiedReport) -> String {
-    let CopiedReport { name, stream_bytes, content_bytes, duplicate_bytes, .. } = received;
+    let CopiedReport { name, stream_bytes, content_bytes, duplicate_bytes, rested_ns, .. } =
+        received;
     let what = if received.is_increment { "what was new in" } else { "a copy of" };
     format!(
-        "{snapshot}: {what} snapshot {name} came in a stream of {}: {} of data, {} of duplicates\n",
+        "{snapshot}: {what} snapshot {name} came in a stream of {}: {} of data, {} of duplicates{}\n",
         format_size(*stream_bytes),
         format_size(*content_bytes),
-        format_size(*duplicate_bytes)
+        format_size(*duplicate_bytes),
+        rests(*rested_ns)
     )
 }

@@ -11,7 +11,7 @@ use crate::pipes::Pipe;
 use crate::pools;
 use crate::values::volume_path_parser;
 use clap::Args;
-use gemelo_base::units::format_size;
+use gemelo_base::units::{format_duration_ns, format_size};
 use gemelo_base::values::Size;
 use gemelo_base::{Clock, SystemClock};
 use gemelo_format::{DedupMode, Origin, SnapshotId};
@@ -92,7 +92,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
             arguments.destination
         ));
     }
-    let access = pools::open(&snapshot.pool, Purpose::Read, context)?;
+    let access = pools::open(&snapshot.pool, Purpose::Send, context)?;
     let sent = arguments.send(&access, &destination, context);
     let closed = access.close();
     let (sent, since) = sent?;
@@ -109,11 +109,20 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
         bytes => format!(", without {} that were there", format_size(bytes)),
     };
     context.print(&format!(
-        "{}: {what}: a stream of {}{known}\n",
+        "{}: {what}: a stream of {}{known}{}\n",
         arguments.destination,
-        format_size(sent.stream_bytes)
+        format_size(sent.stream_bytes),
+        rests(sent.rested_ns)
     ))?;
     Ok(Outcome::Done)
+}
+
+/// Tells for how long clients were given way.
+pub(super) fn rests(rested_ns: u64) -> String {
+    match rested_ns {
+        0 => String::new(),
+        rested_ns => format!(", and rests of {} for clients", format_duration_ns(rested_ns)),
+    }
 }
 
 /// Removes copies of earlier snapshots at the destination.
