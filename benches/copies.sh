@@ -161,7 +161,7 @@ of_zfs() {
         base=$images-$number
     done
     row "$(zfs get -Hp -o value used gemelocopies/b)" no-memory
-    zpool destroy -f gemelocopies
+    for _ in $(seq 20); do zpool destroy -f gemelocopies 2>/dev/null && break || sleep 1; done
     kill "$daemon"
     wait "$daemon" 2>/dev/null || true
     daemon=
@@ -243,7 +243,7 @@ of_rbd() {
         fi
         base=$images-$number
     done
-    row "$($rbd du gemelo/b --format json 2>/dev/null | python3 -c 'import json, sys; print(sum(image["used_size"] for image in json.load(sys.stdin)["images"]))')"
+    row "$($rbd diff gemelo/b --format json 2>/dev/null | python3 -c 'import json, sys; print(sum(part["length"] for part in json.load(sys.stdin)))')"
     scripts/ceph.sh stop "$ceph" >/dev/null 2>&1
     ceph=
     rm -f "$directory/change" "$directory/stream"

@@ -62,7 +62,7 @@ impl<'w> StreamWriter<'w> {
         if self.payload.len() >= FULL_PAYLOAD_BYTES { self.write_records() } else { Ok(()) }
     }
 
-    /// Adds a record of contents as they are, of consecutive blocks from this one on: at most a MiB.
+    /// Adds a record of contents as they are, of consecutive blocks from `first` on; at most a MiB.
     ///
     /// # Errors
     /// Fails if the output fails.
