@@ -10,7 +10,6 @@ use super::{ControlAddress, MAX_REQUEST_BYTES, Message, NAME};
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
 use crate::request::{CopiedReport, PoolRequest, Reply};
-use gemelo_base::scheduling::let_others_interrupt;
 use gemelo_base::{Monitor, Silent, StopFlag};
 use gemelo_device::{MadeSocket, Transfers, remove_left_socket};
 use gemelo_format::DedupMode;
@@ -230,7 +229,6 @@ impl Shared {
             Err(failure) => return frames.send(&Message::Failure(failure)),
         };
         frames.send(&Message::Reply(Reply::Done))?;
-        let_others_interrupt();
         let chunks = Chunks::new(frames.stream(), &self.closing)?;
         let mut out = BufWriter::with_capacity(STREAM_BUFFER_BYTES, chunks);
         let mut answers = Chunks::new(frames.stream(), &self.closing)?;
@@ -251,7 +249,6 @@ impl Shared {
         is_exchange: bool,
     ) -> io::Result<()> {
         frames.send(&Message::Reply(Reply::Done))?;
-        let_others_interrupt();
         let chunks = Chunks::new(frames.stream(), &self.closing)?;
         let mut input = BufReader::with_capacity(STREAM_BUFFER_BYTES, chunks);
         let mut answers = Chunks::new(frames.stream(), &self.closing)?;
