@@ -78,10 +78,10 @@ change() { python3 benches/lib/changed.py "$@"; }
 
 size_of() { stat -c %s "$1"; }
 
-# moved BYTES [FILE]: notes the bytes of an increment, and those that zstd makes of its stream.
+# moved BYTES [FILE|PACKED]: notes the bytes of an increment, and those that zstd makes of it.
 moved() {
-    local packed=$1
-    [ $# -lt 2 ] || packed=$(zstd -3 -c "$2" 2>/dev/null | wc -c)
+    local packed=${2:-$1}
+    [ ! -f "$packed" ] || packed=$(zstd -3 -c "$packed" 2>/dev/null | wc -c)
     echo "$1 $packed" >>"$directory/moved"
 }
 
@@ -114,17 +114,20 @@ of_gemelo() {
     system="gemelo $1, compression $2"
     "$gemelo" pool create "$here" --capacity 8g --compression "$2" >/dev/null
     "$gemelo" pool create "$there" --capacity 8g --compression "$2" >/dev/null
-    # It counts what goes there and what comes back.
-    printf '#!/bin/bash\n[ "$2" = receive ] || exec %s "$@"\ntee >(wc -c >%s/in) | %s "$@" | tee >(wc -c >%s/out)\n' \
-        "$gemelo" "$directory" "$gemelo" "$directory" >"$directory/counting"
+    # It counts what goes there, also by zstd, and what comes back.
+    cat >"$directory/counting" <<END
+#!/bin/bash
+[ "\$2" = receive ] || exec $gemelo "\$@"
+tee >(wc -c >$directory/in) >(zstd -3 -c | wc -c >$directory/packed) | $gemelo "\$@" | tee >(wc -c >$directory/out)
+END
     chmod +x "$directory/counting"
     for number in 1 2 3 4 5; do
         "$gemelo" volume import "$images-$number" "$here/v" --force >/dev/null
         "$gemelo" volume snapshot "$here/v" "s$number" >/dev/null
         if [ "$1" = copy ]; then
             measured "$gemelo volume copy $here/s$number host:$there/s$number --connect 'sh -c' --program $directory/counting"
-            sleep 1
-            moved $(($(cat "$directory/in") + $(cat "$directory/out")))
+            sleep 3
+            moved $(($(cat "$directory/in") + $(cat "$directory/out"))) "$(($(cat "$directory/packed") + $(cat "$directory/out")))"
         else
             since=()
             [ "$number" = 1 ] || since=(--since "$here/s$((number - 1))")
@@ -243,7 +246,7 @@ of_rbd() {
         fi
         base=$images-$number
     done
-    row "$($rbd diff gemelo/b --format json 2>/dev/null | python3 -c 'import json, sys; print(sum(part["length"] for part in json.load(sys.stdin)))')"
+    row "$(rbd --conf "$ceph/ceph.conf" diff gemelo/b --format json | python3 -c 'import json, sys; print(sum(part["length"] for part in json.load(sys.stdin)))')"
     scripts/ceph.sh stop "$ceph" >/dev/null 2>&1
     ceph=
     rm -f "$directory/change" "$directory/stream"
