@@ -107,7 +107,8 @@ impl NearPlacer {
             let first = lbn.0 - lbn.0 % NEIGHBOURS;
             (first..blocks.min(first + NEIGHBOURS)).map(Lbn)
         };
-        let lbns: Vec<Lbn> = scattered.iter().flatten().flat_map(around).collect();
+        let mut lbns = Vec::with_capacity(count as usize * NEIGHBOURS as usize);
+        scattered.iter().flatten().for_each(|lbn| lbns.extend(around(lbn)));
         // Damaged pages of the map are an error of those who need them.
         let Ok(places) = self.log.places(volume.id(), &lbns) else { return Vec::new() };
         let mut rest = places.as_slice();
@@ -122,7 +123,8 @@ impl NearPlacer {
 
 /// The middle one of the PBNs of these places.
 fn middle_of(places: &[MapEntry]) -> Option<Pbn> {
-    let mut pbns: Vec<Pbn> = places.iter().copied().filter_map(MapEntry::pbn).collect();
+    let mut pbns = Vec::with_capacity(places.len());
+    pbns.extend(places.iter().copied().filter_map(MapEntry::pbn));
     pbns.sort_unstable();
     pbns.get(pbns.len() / 2).copied()
 }
