@@ -26,14 +26,26 @@ fn a_content_that_is_given_up_is_read_but_not_tried_until_it_is_forgotten() {
     buffer.give_up(&[pbn(1), pbn(2)]);
     let tries = tries_of(&store, 1);
     assert!(buffer.unwritten().is_empty() && buffer.failure().is_none());
-    assert_eq!(write(&buffer, &[(3, 30)]), [true], "nothing waits for space any more");
+    assert_eq!(write(&buffer, &[(2, 21)]), [true], "nothing waits for space any more");
     buffer.sync().unwrap();
-    assert_eq!(tries_of(&store, 1), tries, "it is not tried again");
-    assert_eq!(read(&buffer, &[1, 2]), [10, 20]);
+    assert_eq!(tries_of(&store, 1), tries, "it is not tried again, nor with its neighbour");
+    assert_eq!(read(&buffer, &[1, 2]), [10, 21]);
     assert_eq!(buffer.figures().held_bytes, BLOCK as u64);
     buffer.forget(&[pbn(1), pbn(2)]);
     assert_eq!(buffer.figures().held_bytes, 0);
-    assert_eq!(read(&buffer, &[1, 2]), [0, 20], "what was written is not forgotten");
+    assert_eq!(read(&buffer, &[1, 2]), [0, 21], "what was written is not forgotten");
+}
+
+#[test]
+fn a_content_that_failed_is_not_tried_again_with_its_neighbour() {
+    let (store, buffer) = buffer(2, false);
+    store.fail(1, 99);
+    let aside = content(20);
+    buffer.write_aside(&mut ContentWrite::new(pbn(2), &aside));
+    write(&buffer, &[(1, 10)]);
+    // Content 1 is written out to make room. Then both are, and content 1 is asked for once more.
+    assert_eq!(write(&buffer, &[(3, 30)]), [false]);
+    assert_eq!(tries_of(&store, 1), 2);
 }
 
 #[test]
