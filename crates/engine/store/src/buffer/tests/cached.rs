@@ -69,6 +69,38 @@ fn the_cache_forgets_what_is_discarded_or_written_past_the_buffer() {
     assert_eq!(read(&buffer, &[1]), [999]);
 }
 
+#[test]
+fn a_content_that_failed_does_not_hide_one_that_was_written_past_the_buffer() {
+    let (store, buffer) = buffer(8, false);
+    store.fail_with(2, 2, io::ErrorKind::Other);
+    write(&buffer, &[(2, 20)]);
+    assert!(buffer.sync().is_err());
+    assert_eq!(write(&buffer, &[(2, 21)]), [true]);
+    assert_eq!(read(&buffer, &[2]), [21]);
+    buffer.sync().unwrap();
+    assert_eq!(store.below.lock().durable[&2], content(21));
+}
+
+#[test]
+fn a_read_during_a_write_past_the_buffer_leaves_nothing_old_in_the_cache() {
+    let (store, buffer) = buffer(8, false);
+    write(&*store, &[(2, 20)]);
+    store.fail_with(7, 99, io::ErrorKind::Other);
+    write(&buffer, &[(7, 70)]);
+    assert!(buffer.sync().is_err());
+    store.hold(true);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&buffer, &[(2, 21)]));
+        while !store.below.lock().writing.contains(&2) {
+            std::thread::yield_now();
+        }
+        assert_eq!(read_whole(&buffer, &[2], false), [20]);
+        store.hold(false);
+        assert_eq!(writer.join().unwrap(), [true]);
+    });
+    assert_eq!(read_whole(&buffer, &[2], false), [21]);
+}
+
 /// A content that was given up does not show the one that its block had before.
 #[test]
 fn a_content_that_is_forgotten_shows_no_older_one() {
