@@ -18,7 +18,6 @@ const PARTS_AHEAD: usize = 2;
 const MAX_COMPARISONS: usize = 16;
 
 /// Blocks that differ, of up to a MiB.
-#[derive(Default)]
 pub(crate) struct Part {
     /// The blocks in order, each with its content; [`None`] for zeros.
     pub(crate) blocks: Vec<(u64, Option<SentContent>)>,
