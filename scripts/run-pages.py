@@ -38,6 +38,7 @@ BLOCKS = {
     "docs/guide/operator.md": {
         "qemu-system-x86_64": GUEST,
         "gemelo pool create /var/lib/gemelo/vms --data": ROOT,
+        "gemelo pool shrink /var/lib/gemelo/vms": ROOT,
     },
     "docs/guide/upgrade.md": {"sudo apt": SYSTEMD},
     "docs/guide/researcher.md": {"gemelo campaign": LONG},

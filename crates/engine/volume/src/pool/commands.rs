@@ -3,7 +3,8 @@
 use super::estimate::FindEstimate;
 use super::find::find;
 use super::scrub::scrub;
-use super::{Pool, ScrubOptions, ScrubReport};
+use super::shrink::shrink;
+use super::{Pool, ScrubOptions, ScrubReport, ShrinkOptions, ShrinkReport};
 use crate::engine::{ArrangeReport, FinderReport, GcReport, Pace, RecompressReport};
 use crate::error::Result;
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -149,5 +150,22 @@ impl Pool {
     pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
         let _watch = self.engine.health.watch();
         self.engine.volumes.grow(capacity_bytes / u64::from(self.engine.superblock.block_bytes))
+    }
+
+    /// Makes the data store smaller, to this size in bytes, rounded down to whole blocks. Contents
+    /// beyond the new end are moved, at most `max_bytes_per_s`. Requests go on meanwhile.
+    ///
+    /// # Errors
+    /// Fails if the store is smaller already, if its contents have no room in a store of this size,
+    /// if contents beyond the new end are damaged, if the pool shares contents with others, or if
+    /// the work was stopped. The pool keeps its size then.
+    pub fn shrink(
+        &self,
+        capacity_bytes: u64,
+        options: ShrinkOptions,
+        watch: (&dyn Monitor, &StopFlag),
+    ) -> Result<ShrinkReport> {
+        let _watch = self.engine.health.watch();
+        shrink((&self.engine, &*self.disks.metadata), capacity_bytes, options, watch)
     }
 }

@@ -11,11 +11,11 @@
 //! without space there. If the command fails or is stopped before the third step, a checkpoint is
 //! written before the barred blocks are given out again.
 
-use super::Pool;
 use crate::engine::{Engine, Pace};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
 use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_disk::Disk;
 use gemelo_format::{Change, Pbn, move_header_copy, read_superblock};
 use gemelo_store::ContentRead;
 use serde::{Deserialize, Serialize};
@@ -58,22 +58,30 @@ struct Smaller {
     header: Option<(Pbn, Pbn)>,
 }
 
-impl Pool {
-    /// Makes the data store smaller, to this size in bytes, rounded down to whole blocks. Contents
-    /// beyond the new end are moved, at most `max_bytes_per_s`. Requests go on meanwhile.
-    ///
-    /// # Errors
-    /// Fails if the store is smaller already, if its contents have no room in a store of this size,
-    /// if contents beyond the new end are damaged, if the pool shares contents with others, or if
-    /// the work was stopped. The pool keeps its size then.
-    pub fn shrink(
+/// A pool whose store becomes smaller.
+struct StoreCut<'p> {
+    engine: &'p Engine,
+    metadata: &'p dyn Disk,
+}
+
+/// Makes the store smaller; see [`super::Pool::shrink`].
+pub(super) fn shrink(
+    (engine, metadata): (&Engine, &dyn Disk),
+    capacity_bytes: u64,
+    options: ShrinkOptions,
+    watch: (&dyn Monitor, &StopFlag),
+) -> Result<ShrinkReport> {
+    StoreCut { engine, metadata }.shrink(capacity_bytes, options, watch)
+}
+
+impl StoreCut<'_> {
+    fn shrink(
         &self,
         capacity_bytes: u64,
         options: ShrinkOptions,
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<ShrinkReport> {
-        let engine = &*self.engine;
-        let _watch = engine.health.watch();
+        let engine = self.engine;
         engine.health.check_writable()?;
         // A change of the size that is under way ends before.
         let change = engine.catalogue.change();
@@ -101,7 +109,7 @@ impl Pool {
     }
 
     fn smaller(&self, data_blocks: u64) -> Result<Smaller> {
-        let engine = &*self.engine;
+        let engine = self.engine;
         let now = engine.log.read().backend().totals().data_blocks;
         let size =
             |blocks: u64| format_exact_size(blocks * u64::from(engine.superblock.block_bytes));
@@ -118,7 +126,7 @@ impl Pool {
             return refuse(format!("the pool has {has}: 'gemelo pool grow' makes it larger"));
         }
         // The superblock that the engine was opened with has an earlier place after a shrink.
-        let superblock = read_superblock(&*self.disks.metadata, &mut Vec::new())?;
+        let superblock = read_superblock(self.metadata, &mut Vec::new())?;
         let least = superblock.reserved_blocks() + 1;
         if data_blocks < least {
             return refuse(format!("a pool has {} at least", size(least)));
@@ -134,7 +142,7 @@ impl Pool {
     /// Empties the end of the store and cuts it off. Returns the number of contents that were
     /// moved.
     fn cut(&self, smaller: &Smaller, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<u64> {
-        let engine = &*self.engine;
+        let engine = self.engine;
         let Smaller { data_blocks, emptied, header } = smaller;
         engine.data.bar(emptied.clone());
         let fixed = u64::from(header.is_some());
@@ -168,9 +176,9 @@ impl Pool {
     /// Copies the header of the data store to another block, and has the superblock name it. The
     /// block is free from then on that had the copy.
     fn move_header(&self, from: Pbn, to: Pbn) -> Result<()> {
-        let engine = &*self.engine;
+        let engine = self.engine;
         engine.data.move_header(from, to)?;
-        Ok(move_header_copy(&*self.disks.metadata, to)?)
+        Ok(move_header_copy(self.metadata, to)?)
     }
 }
 

@@ -39,7 +39,7 @@ const MAX_FUTILE_WALKS: u32 = 100;
 const FUTILE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A content as a map expects it.
-type Expected = (Pbn, Checksum);
+type MappedContent = (Pbn, Checksum);
 
 /// The outcome for some contents.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,7 +51,7 @@ struct Part {
 
 /// Contents that pass their checksums, and their bytes as the store has them.
 struct GoodContents {
-    expected: Vec<Expected>,
+    expected: Vec<MappedContent>,
     forms: Vec<Vec<u8>>,
 }
 
@@ -106,7 +106,7 @@ impl Shrinker {
         first: u64,
         most: usize,
         go_on: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<Expected>> {
+    ) -> Result<Vec<MappedContent>> {
         let ids: Vec<VolumeId> = {
             let volumes = self.mover.log.read().backend().volumes();
             volumes.iter().map(|volume| volume.id).collect()
@@ -151,7 +151,7 @@ impl Shrinker {
         })
     }
 
-    fn move_contents(&self, contents: &[Expected]) -> Result<Part> {
+    fn move_contents(&self, contents: &[MappedContent]) -> Result<Part> {
         let _pin = self.mover.begin()?;
         let pbns: Vec<Pbn> = contents.iter().map(|(pbn, _)| *pbn).collect();
         let _held = HeldPages::hold();
@@ -160,7 +160,8 @@ impl Shrinker {
         self.mover.log.reserve_slots_for(references.saturating_mul(PAGES_OF_REFERENCE))?;
         let used = contents.iter().zip(&records).filter(|(_, record)| record.references > 0);
         let (intact, suspect): (Vec<_>, Vec<_>) = used.partition(|(_, record)| !record.is_suspect);
-        let wanted: Vec<Expected> = intact.into_iter().map(|(expected, _)| *expected).collect();
+        let wanted: Vec<MappedContent> =
+            intact.into_iter().map(|(expected, _)| *expected).collect();
         let good = self.read(&wanted);
         let damaged = (suspect.len() + wanted.len() - good.expected.len()) as u64;
         let mut passed = good.expected.iter().peekable();
@@ -184,9 +185,9 @@ impl Shrinker {
     }
 
     /// Reads contents, and leaves out those that do not pass their checksums.
-    fn read(&self, wanted: &[Expected]) -> GoodContents {
+    fn read(&self, wanted: &[MappedContent]) -> GoodContents {
         let data = &self.mover.data;
-        let pairs: Vec<(Expected, Vec<u8>)> = if data.has_forms() {
+        let pairs: Vec<(MappedContent, Vec<u8>)> = if data.has_forms() {
             let forms = wanted.iter().zip(data.read_good_forms(wanted));
             forms
                 .filter_map(|(one, form)| Some((*one, form.map(|GoodForm { form, .. }| form)?)))
@@ -203,7 +204,7 @@ impl Shrinker {
             let outcomes: Vec<bool> = reads.iter().map(|read| read.outcome.is_ok()).collect();
             let seed = PoolSeed::of(&self.mover.superblock);
             let read = wanted.iter().copied().zip(contents).zip(outcomes);
-            let is_good = |((_, checksum), content): &(Expected, Vec<u8>)| {
+            let is_good = |((_, checksum), content): &(MappedContent, Vec<u8>)| {
                 seed.of_content(content) == *checksum
             };
             read.filter(|(one, is_read)| *is_read && is_good(one)).map(|(one, _)| one).collect()
@@ -230,7 +231,7 @@ impl Shrinker {
     /// Lets all references to contents follow that are still in use and not known to be damaged.
     fn follow(
         &self,
-        (contents, places): (&[Expected], &[NewPlace]),
+        (contents, places): (&[MappedContent], &[NewPlace]),
         made: &mut [bool],
     ) -> Result<()> {
         let log = &self.mover.log;
