@@ -196,6 +196,37 @@ fn a_damaged_content_of_a_commit_that_was_complete_costs_one_block() {
 }
 
 #[test]
+fn a_commit_that_others_follow_counts_although_the_next_one_is_lost() {
+    let World { simulation, pool, volume } = plain();
+    put_all(&volume);
+    flush(&volume).unwrap();
+    let complete = newest(&simulation);
+    assert_eq!(complete.order, CommitOrder::BesideContents);
+    for name in ["b", "c"] {
+        pool.create_volume(name, BLOCK as u64, DedupMode::Off).unwrap();
+    }
+    let superblock = simulation.disks().read_superblock(&mut Vec::new()).unwrap();
+    let [mut data, mut metadata] = simulation.images();
+    data[places(&simulation)[0] as usize] ^= 1;
+    for page in metadata.chunks_mut(PAGE_BYTES) {
+        let header = CommitHeader::decode(page, PoolSeed::of(&superblock));
+        if header.is_some_and(|header| header.number == complete.number + 1) {
+            page.fill(0);
+        }
+    }
+    let after = Simulation::of_images(1, [data, metadata]).with_durable_writes(true);
+    assert!(open(&after.disks(), tuned()).is_err(), "a commit is lost");
+    let options = RepairOptions { choice: LossChoice::RollBack, data: false };
+    repair(&after.disks(), options, &Silent, &StopFlag::new()).unwrap();
+    let volume = open(&after.disks(), tuned()).unwrap().volume("a").unwrap();
+    let is_good = |lbn: &u64| {
+        let read = read(&volume, lbn * BLOCK as u64, BLOCK);
+        read.is_ok_and(|bytes| bytes == content(lbn + 1, BLOCK))
+    };
+    assert_eq!((0..WRITTEN).filter(is_good).count() as u64, WRITTEN - 1);
+}
+
+#[test]
 fn a_content_that_cannot_be_read_does_not_undo_its_commit() {
     let World { simulation, pool, volume } = plain();
     put_all(&volume);

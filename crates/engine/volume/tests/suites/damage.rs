@@ -153,6 +153,9 @@ fn damaged(
     assert!(lost.is_none() || open(&disks, tuning()).is_err(), "{what}: old contents are served");
     let is_root_lost = lost.is_some_and(|lost| lost.what.starts_with("the root of checkpoint"));
     if repair_with(&disks, false).is_ok() {
+        let superblock = read_superblock(&*disks.metadata, &mut Vec::new()).unwrap();
+        let least = superblock.regions().fixed_bytes();
+        assert!(disks.metadata.len().unwrap() >= least, "{what}: too short after the repair");
         let again = check_with(&disks, true);
         assert!(again.is_clean(), "{what}: after the repair {:?}", again.problems.first());
         let pool = open(&disks, tuning()).unwrap();
