@@ -88,10 +88,7 @@ impl Walk {
                 let record = &mut self.volume(volume)?.record;
                 record.receive(&name, (identity, source), created_s, receiving);
             }
-            Change::Suspect { pbn, is_suspect } => {
-                self.check_pbn(pbn)?;
-                self.identities.suspect(pbn.number(), is_suspect);
-            }
+            Change::Suspect { pbn, is_suspect } => self.suspect(pbn, is_suspect)?,
             Change::Lose { volume, first, count } => self.lose(volume, first, count)?,
             Change::JournalData { pbn, content } => self.journal_contents(pbn, content)?,
             Change::Grow { data_blocks } => self.grow(data_blocks)?,
@@ -151,6 +148,12 @@ impl Walk {
             return Err(FormatError::damaged("a commit enlarges the data store beyond any pool"));
         }
         self.data_blocks = self.data_blocks.max(data_blocks);
+        Ok(())
+    }
+
+    fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<(), FormatError> {
+        self.check_pbn(pbn)?;
+        self.identities.suspect(pbn.number(), is_suspect);
         Ok(())
     }
 

@@ -75,17 +75,23 @@ pub trait StoreSetUp: Send + Sync {
     fn enlarge(&self, blocks: u64) -> io::Result<()>;
 
     /// Makes the storage shorter by these blocks, which are its last ones and have no contents. A
-    /// device stays as long as it is, and so does a file that goes on behind them.
+    /// device stays as long as it is, and so does a file that goes on behind them, or a storage
+    /// that is no file.
     ///
     /// # Errors
     /// Fails if a system call fails.
-    fn cut(&self, blocks: Range<u64>) -> io::Result<()>;
+    fn cut(&self, _blocks: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
 
-    /// Copies the label, which is durable in block 0, to this block.
+    /// Copies the label, which is durable in block 0, to this block. A store that needs no copy
+    /// makes none.
     ///
     /// # Errors
     /// Fails if there is no space, or if a system call fails.
-    fn copy_label(&self, to: Pbn) -> Result<(), FormatError>;
+    fn copy_label(&self, _to: Pbn) -> Result<(), FormatError> {
+        Ok(())
+    }
 
     /// Writes the labels by which [`Self::check_labels`] knows the store, and makes them durable.
     ///

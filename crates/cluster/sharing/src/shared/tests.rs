@@ -87,14 +87,6 @@ impl StoreSetUp for OwnStore {
         Ok(())
     }
 
-    fn cut(&self, _: std::ops::Range<u64>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn copy_label(&self, _: Pbn) -> std::result::Result<(), FormatError> {
-        Ok(())
-    }
-
     fn write_labels(&self) -> std::result::Result<(), FormatError> {
         Ok(())
     }

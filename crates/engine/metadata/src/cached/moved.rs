@@ -192,19 +192,19 @@ impl Rewriting<'_> {
             return Ok(at);
         };
         self.pages.retire(at.slot);
-        let new = self.pages.write(Arc::new(changed), width)?;
+        let new = self.pages.write(Arc::from(changed), width)?;
         self.moved.insert(at.slot, new);
         Ok(new)
     }
 
     /// The words of a leaf, if one of them changes.
-    fn leaf(&self, page: &Page) -> Option<Page> {
-        let mut changed = None;
+    fn leaf(&self, page: &Page) -> Option<Box<Page>> {
+        let mut changed: Option<Box<Page>> = None;
         for at in 0..MAP_PAGE_ENTRIES {
             let word = array_value(page, at, WORD_BYTES) as u64;
             let now = if word == 0 { 0 } else { self.blocks.follow(self.form, word) };
             if now != word {
-                let changed = changed.get_or_insert_with(|| *page);
+                let changed = changed.get_or_insert_with(|| Box::new(*page));
                 set_array_value(changed, at, WORD_BYTES, u128::from(now));
             }
         }
@@ -212,15 +212,15 @@ impl Rewriting<'_> {
     }
 
     /// The children of an inner node, if one of them changes.
-    fn inner(&mut self, page: &Page, level: u8) -> Result<Option<Page>> {
+    fn inner(&mut self, page: &Page, level: u8) -> Result<Option<Box<Page>>> {
         let all = (0..DIRECTORY_ENTRIES as u64).filter_map(|at| Some((at, child(page, at)?)));
         let children: Vec<(u64, NodeRef)> = all.collect();
         let mut read = if level == 1 { self.read_leaves(&children) } else { HashMap::new() };
-        let mut changed = None;
+        let mut changed: Option<Box<Page>> = None;
         for (number, below) in children {
             let new = self.node(below, level - 1, read.remove(&below))?;
             if new != below {
-                set_child(changed.get_or_insert_with(|| *page), number, Some(new));
+                set_child(changed.get_or_insert_with(|| Box::new(*page)), number, Some(new));
             }
         }
         Ok(changed)

@@ -24,7 +24,7 @@ fn conform(kind: Policy, seed: u64) {
     };
     for round in 0..12 {
         steps(&mut pair, 500);
-        if (round + seed) % 5 == 0 {
+        if (round + seed).is_multiple_of(5) {
             pair.move_blocks();
         }
         pair.backend.freeze();

@@ -72,14 +72,6 @@ impl StoreSetUp for TestStore {
         Ok(())
     }
 
-    fn cut(&self, _: std::ops::Range<u64>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn copy_label(&self, _: Pbn) -> Result<(), FormatError> {
-        Ok(())
-    }
-
     fn write_labels(&self) -> Result<(), FormatError> {
         Ok(())
     }

@@ -52,14 +52,6 @@ impl StoreSetUp for ScatterStore {
         if self.disk.len()? < length { self.disk.set_len(length) } else { Ok(()) }
     }
 
-    fn cut(&self, _: std::ops::Range<u64>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn copy_label(&self, _: Pbn) -> Result<(), FormatError> {
-        Ok(())
-    }
-
     fn write_labels(&self) -> Result<(), FormatError> {
         let io = |source| FormatError::Io { disk: DiskRole::Data, action: "write", source };
         self.disk.write_at(0, &self.label).map_err(io)?;

@@ -34,7 +34,7 @@ fn assert_clean(simulation: &Simulation) {
 
 /// The id of a content that a volume has since this round.
 const fn id_of(lbn: u64, round: u64) -> u64 {
-    if lbn % UNIQUE_ONE_IN == 0 { 1 + lbn + (round << 20) } else { u64::MAX >> 1 }
+    if lbn.is_multiple_of(UNIQUE_ONE_IN) { 1 + lbn + (round << 20) } else { u64::MAX >> 1 }
 }
 
 fn fill(pool: &Pool, name: &str, lbns: impl Iterator<Item = u64>, round: u64) {

@@ -56,6 +56,7 @@ mod packaging;
 mod places;
 mod pool;
 mod pool_rm;
+mod pool_shrink;
 mod postgres;
 mod refused;
 mod regressions;

@@ -153,6 +153,6 @@ fn a_panic_of_a_writer_without_threads_breaks_the_buffer() {
 fn a_broken_buffer_does_not_count_as_written_out_although_nothing_is_in_it() {
     let (_store, buffer) = buffer(4, false);
     buffer.write_out().unwrap();
-    buffer.shared.break_off(gemelo_base::panics::last_of_thread());
+    buffer.shared.break_off(panics::last_of_thread());
     assert!(matches!(buffer.write_out(), Err(Unwritten::Broken)));
 }

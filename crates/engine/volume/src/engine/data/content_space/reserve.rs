@@ -64,7 +64,9 @@ impl CleanerBlocks {
     pub(super) fn take_barred(&mut self, space: &Space) -> Vec<u32> {
         let is_barred = |block: &u32| space.is_barred(u64::from(*block));
         self.expected.retain(|block| !is_barred(block));
-        self.blocks.extract_if(.., |block| is_barred(block)).collect()
+        let barred = self.blocks.iter().copied().filter(is_barred).collect();
+        self.blocks.retain(|block| !is_barred(block));
+        barred
     }
 
     /// Takes out what is more than the reserve keeps, the shortest runs first.
