@@ -100,7 +100,16 @@ impl Clearer {
     pub(super) fn clear_after(&self, flushed: &Result<()>, hidden: VolumeId) {
         if self.has_background {
             self.catalogue.clear_soon(hidden);
-        } else if flushed.is_err() || self.clear(hidden).is_err() {
+        } else if flushed.is_err() {
+            self.catalogue.clear_later(hidden);
+        } else {
+            self.clear_now(hidden);
+        }
+    }
+
+    /// Clears a volume that was hidden. One that cannot be cleared now stays hidden.
+    pub(super) fn clear_now(&self, hidden: VolumeId) {
+        if self.clear(hidden).is_err() {
             self.catalogue.clear_later(hidden);
         }
     }

@@ -302,6 +302,7 @@ impl Volumes {
                 return;
             }
         }
-        self.clearer.clear_after(&Ok(()), volume);
+        // The process may end right after it, and its space shall be back.
+        self.clearer.clear_now(volume);
     }
 }
