@@ -4,6 +4,8 @@ use super::*;
 use crate::limits::Holds;
 use crate::volume::{Birth, Origin};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
+use twox_hash::XxHash3_64;
 
 fn receive(name: &str, receiving: Option<Receiving>) -> Change {
     Change::Receive {
@@ -90,11 +92,55 @@ fn every_change_comes_back_and_no_cut_one_does() {
         let mut one = Vec::new();
         change.encode(&mut one);
         for end in 1..one.len() {
-            assert_eq!(Change::decode_all(&one[..end], Pbn::new), None, "{change:?} cut at {end}");
+            let cut = Change::decode_all(&one[..end], Pbn::new);
+            assert_eq!(cut, Err(BadChange::Malformed), "{change:?} cut at {end}");
         }
         payload.extend(one);
     }
-    assert_eq!(Change::decode_all(&payload, Pbn::new), Some(one_of_each()));
+    assert_eq!(Change::decode_all(&payload, Pbn::new), Ok(one_of_each()));
+}
+
+/// Tag and digest of each change of [`one_of_each`]. Those of a release stay as they are.
+const FROZEN: [&str; 24] = [""; 24];
+
+#[test]
+fn the_bytes_of_each_change_stay() {
+    let digest = |change: Change| {
+        let mut one = Vec::new();
+        change.encode(&mut one);
+        format!("{} {:016x}", one[0], XxHash3_64::oneshot(&one))
+    };
+    let found: Vec<String> = one_of_each().into_iter().map(digest).collect();
+    assert_eq!(found, FROZEN);
+}
+
+#[test]
+fn a_change_of_a_later_program_is_named_and_no_known_one_is() {
+    let known = one_of_each().into_iter().map(|change| {
+        let mut one = Vec::new();
+        change.encode(&mut one);
+        one[0]
+    });
+    let known: BTreeSet<u8> = known.collect();
+    for tag in 0..=u8::MAX {
+        let mut payload = Vec::new();
+        Change::Grow { data_blocks: 9 }.encode(&mut payload);
+        payload.extend([tag, 1, 1]);
+        let said = Change::decode_all(&payload, Pbn::new);
+        assert_eq!(said == Err(BadChange::Unknown { tag }), !known.contains(&tag), "{tag}");
+    }
+}
+
+#[test]
+fn a_flag_is_zero_or_one() {
+    let changes: [(&[u8], &[u8]); 3] =
+        [(&[17, 7], &[]), (&[23, 3, 1, 0, b'a'], &[]), (&[8, 3, 4, 1, 0, b'a'], &[0])];
+    for (head, tail) in changes {
+        for flag in 0..4 {
+            let said = Change::decode_all(&[head, &[flag], tail].concat(), Pbn::new);
+            assert_eq!(said.is_ok(), flag < 2, "change {}, flag {flag}: {said:?}", head[0]);
+        }
+    }
 }
 
 #[test]
