@@ -12,20 +12,20 @@ use gemelo_format::{
 use twox_hash::XxHash3_64;
 
 const FROZEN: [(&str, &str); 14] = [
-    ("superblock", ""),
-    ("packed superblock", ""),
-    ("wide superblock", ""),
-    ("header of the data store", ""),
-    ("root of the policy compact", ""),
-    ("root of the policy inram", ""),
-    ("root of the policy dtb", ""),
-    ("root of the policy cbt", ""),
-    ("flush mark", ""),
-    ("commit after its contents", ""),
-    ("commit beside its contents", ""),
-    ("table", ""),
-    ("node", ""),
-    ("places", ""),
+    ("superblock", "0d5151a96a063e06"),
+    ("packed superblock", "ddf6a2ee0fbc9373"),
+    ("wide superblock", "7ceb464af0ec075b"),
+    ("header of the data store", "70d25e5dce966d87"),
+    ("root of the policy compact", "f32714c918ebc6a0"),
+    ("root of the policy inram", "fd5eef1d11999fa5"),
+    ("root of the policy dtb", "28b35c0596920a94"),
+    ("root of the policy cbt", "e722f59e8d8f760c"),
+    ("flush mark", "b693dc347b614ee2"),
+    ("commit after its contents", "4b48604a253b470c"),
+    ("commit beside its contents", "aecc5b97f9c7956f"),
+    ("table", "f57904a9c168ae43"),
+    ("node", "8361789acd11a5e7"),
+    ("places", "83b7b76ea65b8bb7"),
 ];
 
 fn superblock() -> Superblock {

@@ -3,6 +3,9 @@
 use super::edit::Edit;
 use gemelo_format::{Holds, Origin, Receiving, SnapshotId, VolumeId, VolumeLimits, VolumeRecord};
 
+/// The least rate of a volume, in requests or bytes a second.
+const LEAST_RATE: u64 = 1 << 32;
+
 /// Changes a field of a record from the 13th on.
 pub(super) fn change_record(record: &mut VolumeRecord, edit: Edit) {
     let number = edit.new_value(u64::from(record.id.0));
@@ -37,6 +40,7 @@ pub(super) fn change_record(record: &mut VolumeRecord, edit: Edit) {
     }
 }
 
+/// Changes a limit. The rates stay so high that no run waits for them.
 fn change_limits(limits: &mut VolumeLimits, edit: Edit) {
     let limit = match edit.value % 5 {
         0 => &mut limits.operations_per_s,
@@ -45,5 +49,6 @@ fn change_limits(limits: &mut VolumeLimits, edit: Edit) {
         3 => &mut limits.quota_bytes,
         _ => &mut limits.reserve_bytes,
     };
-    *limit = Some(edit.new_value(limit.unwrap_or(1)));
+    let least = if edit.value % 5 < 2 { LEAST_RATE } else { 0 };
+    *limit = Some(edit.new_value(limit.unwrap_or(1)).max(least));
 }

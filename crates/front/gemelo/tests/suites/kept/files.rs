@@ -49,7 +49,7 @@ const FILES: [File; 13] = [
         name: "pool.json",
         maker: "pool stat pool --json OUT",
         reader: "compare IN IN",
-        said: "dedup_ratio",
+        said: "space/data_bytes",
     },
     File {
         name: "scan.json",

@@ -48,7 +48,11 @@ impl Journal {
         let (number, generation) = (replayed.next_commit, self.root.generation);
         let new = NewCommit { number, generation, order: CommitOrder::AfterContents };
         build_commit(&mut commit, new, self.seed);
-        for piece in self.superblock.regions().ring(replayed.head, commit.len()) {
+        let regions = self.superblock.regions();
+        let fits = replayed.head + commit.len() as u64 <= regions.ring_bytes();
+        // A commit that does not fit at the end is at the start.
+        let start = if fits { replayed.head } else { 0 };
+        for piece in regions.ring(start, commit.len()) {
             for offset in piece.offsets {
                 self.disk.write_at(offset, &commit[piece.bytes.clone()]).unwrap();
             }

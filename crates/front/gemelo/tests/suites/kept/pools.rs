@@ -21,6 +21,9 @@ const WRITTEN: u64 = 40;
 const SHRUNK: &str = "2m";
 const SHRUNK_BLOCKS: u64 = (2 << 20) / BLOCK as u64;
 
+/// The time after which the first contents of a pool that becomes smaller are moved.
+const SOME_MOVED: Duration = Duration::from_millis(400);
+
 /// The last event of a kept pool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -173,15 +176,18 @@ fn write_and_kill(pool: &TestPool, kept: &Kept) {
     let shrink = kept.becomes_smaller().then(|| shrink.spawn().unwrap());
     let stream = UnixStream::connect(pool.file("socket")).unwrap();
     let device = gemelo_nbd::client::connect_device(stream, "inline").unwrap();
-    for id in [201, 202, 203, 200] {
+    let mut ids = vec![201, 202, 203, 200];
+    if kept.becomes_smaller() {
+        // All contents are moved at once. The moves are in the journal until the next checkpoint.
+        std::thread::sleep(SOME_MOVED);
+        ids = vec![200];
+    }
+    for id in ids {
         let data = &blocks([id]);
         let operation = Operation::Write { offset: 0, data, durability: Durability::Immediate };
         let mut batch = [Request { operation, outcome: Ok(()) }];
         device.execute(&mut batch);
         assert!(batch.into_iter().all(|request| request.outcome.is_ok()));
-        if kept.becomes_smaller() {
-            std::thread::sleep(Duration::from_millis(500));
-        }
     }
     served.kill();
     shrink.map(|mut shrink| shrink.wait().unwrap());
