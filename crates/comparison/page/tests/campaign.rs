@@ -55,11 +55,16 @@ fn the_answer_says_by_how_much_and_with_which_interval() {
     let inline = text.lines().find(|line| line.starts_with("- **volume-inline**")).unwrap();
     let each = "**1.44× the writes of ext4** on load-50 (1.38 to 1.49), faster in 5 of 5; ";
     assert!(inline.contains(each), "{inline}");
+    // The reason for what is undecided is in the first sentence.
     let undecided =
-        "Undecided on uniform-read: the repetitions vary too much for a verdict, and 1.";
+        "; undecided on uniform-read: the repetitions vary too much for a verdict, and 1.";
     let busy = " processors were busy with other work.";
     assert!(inline.contains(undecided) && inline.ends_with(busy), "{inline}");
+    assert_eq!(inline.matches(". ").count(), 0, "{inline}");
     assert!(text.contains("98 of 100 planned runs were complete"));
+    let answer = text.split("planned runs were complete").next().unwrap();
+    let load = "[uniform-read](#workload-uniform-read): reads of 4 KiB, contents personal";
+    assert!(answer.contains(load), "the answer says what the names in it are: {answer}");
 }
 
 #[test]

@@ -7,8 +7,11 @@ use crate::packed::Compression;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
 use crate::volume::{Receiving, SnapshotId, VolumeRecord, padding_from, source_from};
 
+mod bad;
 mod effects;
 mod of_store;
+
+pub use bad::BadChange;
 
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -305,23 +308,37 @@ impl Change {
         }
     }
 
-    /// Decodes all changes of a payload. Returns `None` if the payload is malformed, or if it has
-    /// the number of a block for which `pbn_of` has no PBN, because the pool cannot have the block.
-    #[must_use]
+    /// Decodes all changes of a payload. `pbn_of` has no PBN for a block that the pool cannot have.
+    ///
+    /// # Errors
+    /// Fails with the reason at the first change that cannot be decoded.
     pub fn decode_all(
         payload: &[u8],
         pbn_of: impl Fn(u64) -> Option<Pbn> + Copy,
-    ) -> Option<Vec<Self>> {
+    ) -> Result<Vec<Self>, BadChange> {
         let mut reader = Reader::new(payload);
         let mut changes = Vec::new();
         while !reader.is_empty() {
-            changes.push(Self::decode(&mut reader, pbn_of)?);
+            let tag = reader.u8().ok_or(BadChange::Malformed)?;
+            if !Self::is_known(tag) {
+                return Err(BadChange::Unknown { tag });
+            }
+            let change = Self::decode(tag, &mut reader, pbn_of);
+            changes.push(change.ok_or(BadChange::Malformed)?);
         }
-        Some(changes)
+        Ok(changes)
     }
 
-    fn decode(reader: &mut Reader<'_>, pbn_of: impl Fn(u64) -> Option<Pbn>) -> Option<Self> {
-        let tag = reader.u8()?;
+    /// Returns whether a change has this tag. Those between were given to no change of version 1.
+    const fn is_known(tag: u8) -> bool {
+        matches!(tag, 1..=11 | 15..=26)
+    }
+
+    fn decode(
+        tag: u8,
+        reader: &mut Reader<'_>,
+        pbn_of: impl Fn(u64) -> Option<Pbn>,
+    ) -> Option<Self> {
         match tag {
             10 | 16 | 17 | 25 | 26 => return Self::decode_of_store(tag, reader, pbn_of),
             4 => return VolumeRecord::decode(reader).map(Self::Create),
@@ -358,7 +375,7 @@ impl Change {
                 source: volume,
                 volume: volume_from(reader)?,
                 name: reader.text()?.to_owned(),
-                read_only: reader.u8()? == 1,
+                read_only: reader.flag()?,
                 created_s: created_from(reader)?,
             },
             11 => Self::Hide { volume },
@@ -372,9 +389,9 @@ impl Change {
                 identity: SnapshotId::decode(reader)?,
                 source: source_from(reader)?,
                 created_s: created_from(reader)?,
-                receiving: match reader.u8()? {
-                    1 => None,
-                    _ => Some(Receiving::decode(reader)?),
+                receiving: match reader.flag()? {
+                    true => None,
+                    false => Some(Receiving::decode(reader)?),
                 },
             },
             18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
@@ -393,7 +410,7 @@ impl Change {
             23 => Self::Hold {
                 volume,
                 tag: reader.text().filter(|tag| Holds::is_tag(tag))?.to_owned(),
-                is_held: reader.u8()? == 1,
+                is_held: reader.flag()?,
             },
             24 => Self::SetLimits { volume, limits: VolumeLimits::decode(reader)? },
             _ => return None,

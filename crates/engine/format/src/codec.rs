@@ -31,6 +31,11 @@ impl<'a> Reader<'a> {
         self.array().map(u8::from_le_bytes)
     }
 
+    /// Reads a byte that is 0 or 1.
+    pub(crate) fn flag(&mut self) -> Option<bool> {
+        self.u8().filter(|byte| *byte < 2).map(|byte| byte == 1)
+    }
+
     pub(crate) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }

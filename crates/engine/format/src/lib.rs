@@ -28,7 +28,7 @@ mod table;
 mod types;
 mod volume;
 
-pub use change::Change;
+pub use change::{BadChange, Change};
 pub use commit::{
     COMMIT_HEADER_BYTES, Commit, CommitHeader, CommitOrder, NewCommit, append_freed, build_commit,
     freed_bytes,

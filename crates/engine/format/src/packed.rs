@@ -98,6 +98,11 @@ impl Compression {
         }
     }
 
+    /// Returns whether this is the byte of an algorithm that is known.
+    pub(crate) const fn is_algorithm(byte: u8) -> bool {
+        byte <= Self::Zstd(DEFAULT_LEVEL).algorithm()
+    }
+
     /// The byte of the algorithm in a [`SlotHead`].
     #[must_use]
     pub const fn algorithm(self) -> u8 {

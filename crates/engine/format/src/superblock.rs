@@ -155,16 +155,21 @@ impl Superblock {
         if let Some(what) = unknown.first_incompatible() {
             return Some(Err(FormatError::Unknown { what }));
         }
+        let unknown_kind = |what: &str, kind: u8| {
+            Some(Err(FormatError::Unknown { what: format!("{what} of kind {kind}") }))
+        };
+        if !Compression::is_algorithm(algorithm) {
+            return unknown_kind("compression", algorithm);
+        }
         let compression = Compression::from_bytes([algorithm, level])?;
         let store = match store {
             0 => StoreKind::Plain,
             1 => StoreKind::Packed(compression),
-            other => {
-                let what = format!("data stores of kind {other}");
-                return Some(Err(FormatError::Unknown { what }));
-            }
+            other => return unknown_kind("data stores", other),
         };
-        let fingerprint = FingerprintKind::from_byte(fingerprint)?;
+        let Some(fingerprint) = FingerprintKind::from_byte(fingerprint) else {
+            return unknown_kind("fingerprints", fingerprint);
+        };
         let words =
             if features.incompatible & WIDE == 0 { WordForm::Narrow } else { WordForm::Wide };
         let is_packed = store != StoreKind::Plain;
@@ -329,9 +334,9 @@ mod tests {
         assert!(refused(8, &[9]).contains("format version 9"));
         assert!(refused(80, &[0b100_0000]).contains("the incompatible feature 6"));
         assert!(refused(87, &[0x80]).contains("the incompatible feature 63"));
-        assert!(refused(64, &[77]).contains("out of bounds"));
-        assert!(refused(65, &[7]).contains("data stores of kind 7"));
-        assert!(refused(66, &[7]).contains("out of bounds"));
+        assert!(refused(64, &[77]).contains("has fingerprints of kind 77"));
+        assert!(refused(65, &[7]).contains("has data stores of kind 7"));
+        assert!(refused(66, &[7]).contains("has compression of kind 7"));
         assert!(refused(67, &[20]).contains("out of bounds"));
         assert!(refused(80, &[1]).contains("out of bounds"), "a packed store with wide words");
         assert!(refused(104 + 3, &[0x20]).contains("out of bounds"), "a copy of block 0 too far");

@@ -18,6 +18,7 @@ mod stream;
 mod vhost;
 
 use gemelo_adapters::{NbdAdapter, PoolAdapter};
+use gemelo_base::random::{Random, mix_pair};
 use gemelo_base::{Silent, StopFlag, units};
 use gemelo_campaign::Plan;
 use gemelo_compare::Condition;
@@ -32,6 +33,8 @@ use gemelo_target::{TargetUri, Targets};
 use gemelo_trace::{Merged, ReadOptions, Record, RecordSource, TraceFormat};
 use std::io::Write;
 use std::path::Path;
+
+pub use pool::ForgedPool;
 
 /// Divisor of the number of inputs for slow targets.
 const SLOW: u64 = 5;
@@ -306,6 +309,29 @@ pub fn pool_kinds() -> usize {
 #[must_use]
 pub fn kept_pools() -> usize {
     pool::kept_pools()
+}
+
+/// Most edits of an input of [`forged_input`].
+const FORGED_EDITS: u64 = 4;
+
+/// Returns an input for the targets `pool_forged` and `pool_kept`: some edits of a pool, which
+/// differ from round to round.
+#[must_use]
+pub fn forged_input(pool: usize, round: u64) -> Vec<u8> {
+    let mut random = Random::new(mix_pair(round, pool as u64));
+    let mut input = vec![pool as u8];
+    for _ in 0..1 + random.below(FORGED_EDITS) {
+        input.extend((0..pool::EDIT_HEAD_BYTES).map(|_| random.next_u64() as u8));
+        input.extend(random.next_u64().to_le_bytes());
+    }
+    input
+}
+
+/// Returns inputs for the target `pool_kept` that each change one field of this pool, and together
+/// all fields of all structs.
+#[must_use]
+pub fn field_inputs(pool: usize) -> Vec<Vec<u8>> {
+    pool::field_inputs(pool)
 }
 
 /// Runs the target of this name. Does nothing if the name is unknown.

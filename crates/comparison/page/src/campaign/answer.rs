@@ -35,6 +35,7 @@ pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Section {
         answers.push(Answer::new(without_answer(data)));
     }
     section.items.push(Item::Answers(answers));
+    section.items.extend(loads(&ranks).map(Item::Paragraph));
     section.items.push(Item::Paragraph(extent(data, judged)));
     section.items.extend(doubtful(data, judged).map(Item::Paragraph));
     section
@@ -91,18 +92,21 @@ fn of_target(
         busy_processors(data, one.rank.workload, [target, baseline])
     };
     let busy = open.iter().filter_map(busy_during).max_by(f64::total_cmp);
-    let add_undecided = |text: Text| undecided(text, &open, compared.len(), busy);
+    let doubts = undecided(&open, compared.len(), busy);
     let mut text = Text::new().strong(target.name.clone());
-    // A reader who is told of no difference has to know first why there is none.
-    let is_open = differing.is_empty() && !open.is_empty();
-    if is_open {
-        text = add_undecided(text.plain(format!(" against {}:", baseline.name)));
-    }
     text = match differing.len() {
-        0 if is_open => text.plain(" No difference was shown"),
-        0 => text.plain(format!(" against {}: no difference was shown", baseline.name)),
-        count if count <= MAX_IN_SENTENCE => each(text.plain(": "), &differing, baseline),
-        _ => ranges(text.plain(" "), &compared, baseline, judged),
+        0 if doubts.is_empty() => {
+            text.plain(format!(" against {}: no difference was shown", baseline.name))
+        }
+        // A reader who is told of no difference has to know first why there is none.
+        0 => {
+            let doubts = doubts.join("; ");
+            text.plain(format!(" against {}: {doubts}. No difference was shown", baseline.name))
+        }
+        count if count <= MAX_IN_SENTENCE => {
+            with_doubts(each(text.plain(": "), &differing, baseline), &doubts)
+        }
+        _ => with_doubts(ranges(text.plain(" "), &compared, baseline, judged), &doubts),
     };
     text = text.plain(".");
     let same = with(Verdict::Same);
@@ -110,9 +114,6 @@ fn of_target(
         let margin = (100.0 * judged.margin.share()).round();
         text =
             text.plain(format!(" The same within {margin} %{}.", extent_of(&same, compared.len())));
-    }
-    if !is_open {
-        text = add_undecided(text);
     }
     let shown = with(Verdict::NotJudged);
     if !shown.is_empty() {
@@ -182,14 +183,9 @@ fn ranges(
     text
 }
 
-/// Adds the comparisons that are undecided, by their reason, and how many processors were busy with
-/// other work.
-fn undecided(
-    mut text: Text,
-    found: &[&AnsweredComparison<'_>],
-    of: usize,
-    busy: Option<f64>,
-) -> Text {
+/// Returns the comparisons that are undecided, by their reason, and how many processors were busy
+/// with other work.
+fn undecided(found: &[&AnsweredComparison<'_>], of: usize, busy: Option<f64>) -> Vec<String> {
     let busy = busy.map_or_else(String::new, |processors| {
         format!(", and {processors:.1} processors were busy with other work")
     });
@@ -199,13 +195,17 @@ fn undecided(
             reasons.push(doubt);
         }
     }
-    for reason in reasons {
+    let part = |reason: Doubt| {
         let with: Vec<&AnsweredComparison<'_>> =
             found.iter().copied().filter(|one| one.versus.doubt == Some(reason)).collect();
-        let extent = extent_of(&with, of);
-        text = text.plain(format!(" Undecided{extent}: {}{busy}.", reason.sentence()));
-    }
-    text
+        format!("undecided{}: {}{busy}", extent_of(&with, of), reason.sentence())
+    };
+    reasons.into_iter().map(part).collect()
+}
+
+/// Adds what is undecided to the sentence about the differences.
+fn with_doubts(text: Text, doubts: &[String]) -> Text {
+    doubts.iter().fold(text, |text, doubt| text.plain(format!("; {doubt}")))
 }
 
 fn strength(compared: &AnsweredComparison<'_>) -> f64 {
@@ -327,6 +327,25 @@ fn details(compared: &[AnsweredComparison<'_>]) -> Vec<Text> {
         details.push(Text::new().link(format!("{more} more"), "#overview"));
     }
     details
+}
+
+/// Says what the workloads do that the answers name.
+fn loads(ranks: &[Rank<'_>]) -> Option<Text> {
+    let mut text = Text::new();
+    let mut named: Vec<&str> = Vec::new();
+    for Rank { workload, .. } in ranks {
+        if named.contains(&&*workload.name) || named.len() == MAX_NAMED {
+            continue;
+        }
+        if !named.is_empty() {
+            text = text.plain("; ");
+        }
+        let address = format!("#{}", anchor("workload", &workload.name));
+        let description = workload.description.trim_end_matches('.');
+        text = text.link(workload.name.clone(), address).plain(format!(": {description}"));
+        named.push(&workload.name);
+    }
+    (!named.is_empty()).then(|| text.plain("."))
 }
 
 /// Returns the figures of a target that nothing is compared with.

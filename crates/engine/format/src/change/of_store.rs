@@ -50,7 +50,7 @@ impl Change {
                 pbn: pbn_of(size_or_pbn)?,
                 fingerprint: Fingerprint::from_bytes(reader.array()?),
             },
-            17 => Self::Suspect { pbn: pbn_of(size_or_pbn)?, is_suspect: reader.u8()? == 1 },
+            17 => Self::Suspect { pbn: pbn_of(size_or_pbn)?, is_suspect: reader.flag()? },
             25 => Self::Move {
                 from: pbn_of(size_or_pbn)?,
                 to: pbn_of(reader.varint()?)?,

@@ -9,8 +9,8 @@ mod reader;
 use crate::commit::split_freed;
 use crate::error::FormatError;
 use crate::{
-    Change, Checksum, Commit, CommitHeader, CommitOrder, FlushMarks, Pbn, PoolSeed, Reading, Root,
-    Superblock, VolumeId,
+    BadChange, Change, Checksum, Commit, CommitHeader, CommitOrder, FlushMarks, Pbn, PoolSeed,
+    Reading, Root, Superblock, VolumeId,
 };
 use gemelo_disk::Disk;
 use loss::Gaps;
@@ -187,10 +187,7 @@ impl JournalReader<'_> {
             let number = commit.header.number;
             assert!(number >= self.number, "commit {number} does not come before {}", self.number);
             let decoded = decode_payload(self.ring.superblock, &commit.header, &payload);
-            let (changes, freed) = decoded.ok_or_else(|| {
-                let what = format!("the changes of commit {number} cannot be decoded");
-                FormatError::damaged(what)
-            })?;
+            let (changes, freed) = decoded.map_err(|bad| bad.of_commit(number))?;
             let is_in_doubt = self.is_in_doubt(&commit)?;
             if is_in_doubt && !prove(&stored_contents(&changes, &freed))? {
                 self.incomplete = Some(commit);
@@ -273,13 +270,13 @@ fn decode_payload(
     superblock: &Superblock,
     header: &CommitHeader,
     payload: &[u8],
-) -> Option<(Vec<Change>, BTreeSet<Pbn>)> {
+) -> Result<(Vec<Change>, BTreeSet<Pbn>), BadChange> {
     let pbn_of = |number| superblock.pbn(number);
     let (changes, freed) = match header.order {
         CommitOrder::AfterContents => (payload, BTreeSet::new()),
-        CommitOrder::BesideContents => split_freed(payload, pbn_of)?,
+        CommitOrder::BesideContents => split_freed(payload, pbn_of).ok_or(BadChange::Malformed)?,
     };
-    Some((Change::decode_all(changes, pbn_of)?, freed))
+    Ok((Change::decode_all(changes, pbn_of)?, freed))
 }
 
 /// The contents that changes store, but not those of freed blocks.

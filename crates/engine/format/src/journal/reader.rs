@@ -4,8 +4,8 @@ use super::mend::mend_payload;
 use super::{GivenUp, decode_payload};
 use crate::error::{FormatError, Result};
 use crate::{
-    COMMIT_HEADER_BYTES, COPIES, Commit, CommitHeader, DiskRole, MAX_DAMAGED_BYTES, PAGE_BYTES,
-    PoolSeed, Reading, Regions, RingPiece, Superblock,
+    BadChange, COMMIT_HEADER_BYTES, COPIES, Commit, CommitHeader, DiskRole, MAX_DAMAGED_BYTES,
+    PAGE_BYTES, PoolSeed, Reading, Regions, RingPiece, Superblock,
 };
 use gemelo_disk::Disk;
 use std::cell::RefCell;
@@ -226,9 +226,12 @@ impl Ring<'_> {
         for number in numbers {
             let Some(found) = self.commit_anywhere(number, headers)? else { continue };
             let FoundCommit { commit, payload, .. } = found;
-            let decoded =
-                decode_payload(self.superblock, &commit.header, &payload).unwrap_or_default();
-            for change in decoded.0 {
+            let changes = match decode_payload(self.superblock, &commit.header, &payload) {
+                Ok((changes, _)) => changes,
+                Err(BadChange::Malformed) => continue,
+                Err(bad) => return Err(bad.of_commit(number)),
+            };
+            for change in changes {
                 given_up.expected.extend(change.expected_content());
                 if let Some((volume, blocks)) = change.changed_blocks() {
                     let sum = given_up.changed_blocks.entry(volume).or_default();

@@ -75,7 +75,7 @@ impl Decoder {
         }
         let header = CommitHeader::decode(bytes, self.seed)?;
         let payload = bytes.get(COMMIT_HEADER_BYTES..)?.get(..header.payload_bytes as usize)?;
-        let changes = format::Change::decode_all(payload, |pbn| self.superblock.pbn(pbn))?;
+        let changes = format::Change::decode_all(payload, |pbn| self.superblock.pbn(pbn)).ok()?;
         Some(changes.into_iter().map(|change| self.change(change)).collect())
     }
 

@@ -10,10 +10,13 @@ mod kept;
 mod sample;
 
 use crate::disk::use_pool;
+pub(crate) use forge::EDIT_HEAD_BYTES;
 use forge::Forged;
 use gemelo_format::{Change, CommitOrder, PAGE_BYTES, Pbn, StoreTable};
 use gemelo_store::PoolDisks;
 use sample::{Sample, samples, selected};
+use std::io;
+use std::path::Path;
 
 /// The number of kinds of pools.
 pub(crate) fn kinds() -> usize {
@@ -49,6 +52,35 @@ pub(crate) fn kept(bytes: &[u8]) {
     }
 }
 
+/// A kept pool with changed fields and correct checksums, for programs that open it by its files.
+pub struct ForgedPool(Forged);
+
+impl ForgedPool {
+    /// Makes the pool that an input of the target `pool_kept` describes; [`None`] without `tar` and
+    /// `zstd`.
+    #[must_use]
+    pub fn of_kept(input: &[u8]) -> Option<Self> {
+        let (sample, edits) = kept::selected(input)?;
+        Some(Self(forge::apply(sample, edits)))
+    }
+
+    /// Writes the files of the pool to its directory.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be written.
+    pub fn write_to(&self, directory: &Path) -> io::Result<()> {
+        std::fs::write(directory.join("metadata"), &self.0.metadata)?;
+        self.0.data.write_to(&directory.join("data"))
+    }
+}
+
+/// Returns inputs of the target `pool_kept` that together change each field of each struct of a
+/// pool.
+pub(crate) fn field_inputs(pool: usize) -> Vec<Vec<u8>> {
+    let edits = forge::of_each_field(pool as u64).into_iter();
+    edits.map(|edit| [&[pool as u8], &edit[..]].concat()).collect()
+}
+
 fn use_forged(sample: &Sample, edits: &[u8]) {
     let Forged { data, metadata } = forge::apply(sample, edits);
     use_pool(|| Sample::disks(&data, &metadata));
@@ -71,12 +103,12 @@ pub(crate) fn table(bytes: &[u8]) {
 /// Opens the pool with a further commit in the journal.
 pub(crate) fn changes(bytes: &[u8]) {
     let Some((sample, payload)) = selected(bytes) else { return };
-    if let Some(changes) = Change::decode_all(payload, Pbn::new) {
+    if let Ok(changes) = Change::decode_all(payload, Pbn::new) {
         let mut encoded = Vec::new();
         changes.iter().for_each(|change| change.encode(&mut encoded));
         assert_eq!(
             Change::decode_all(&encoded, Pbn::new),
-            Some(changes),
+            Ok(changes),
             "decoded changes must survive encoding"
         );
     }

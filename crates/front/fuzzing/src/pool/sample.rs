@@ -12,6 +12,10 @@ use gemelo_format::{
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, record_damage};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 /// Size of each volume in blocks. A map has pages below a directory.
@@ -87,6 +91,15 @@ impl DataImage {
             }
         }
         Ok(Self { bytes, blocks })
+    }
+
+    /// Writes them to a file, which takes no space for the others.
+    pub(super) fn write_to(&self, path: &Path) -> io::Result<()> {
+        let file = File::create(path)?;
+        for (number, block) in &self.blocks {
+            file.write_all_at(block, number * BLOCK_BYTES as u64)?;
+        }
+        file.set_len(self.bytes)
     }
 
     /// Makes a disk with these blocks, which takes no memory for the others.

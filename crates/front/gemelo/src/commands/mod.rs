@@ -113,13 +113,13 @@ enum Command {
     Report(report::Arguments),
     /// Analyse, convert and synthesise traces of block I/O
     Trace(Box<trace::Arguments>),
-    /// Create, list, check, grow and remove pools
+    /// Create, list, check, grow, shrink and remove pools
     Pool(pool::Arguments),
     /// Create and inspect domains, whose pools share contents across hosts
     Domain(domain::Arguments),
     /// Create, copy, fill, read and remove the volumes of a pool
     Volume(volume::Arguments),
-    /// Export the volumes of a pool over NBD and vhost-user
+    /// Export the volumes of a pool over NBD, vhost-user and ublk
     ///
     /// The server runs until SIGTERM or Ctrl-C. It then accepts no more clients, executes the
     /// requests that clients have sent, flushes, and closes the pool. A second signal ends it at

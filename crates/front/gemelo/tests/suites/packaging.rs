@@ -340,6 +340,31 @@ fn tar_with_packed_pages(tar: &Path) -> PathBuf {
     tar.to_owned()
 }
 
+#[test]
+fn both_packages_stop_every_unit_that_an_administrator_enables_and_remove_its_links() {
+    let rpm = "packaging/rpm/gemelo.spec.in";
+    let scripts = ["packaging/debian/prerm", rpm];
+    let mut enabled = 0;
+    for unit in files(&root().join("contrib/systemd")) {
+        let text = fs::read_to_string(root().join("contrib/systemd").join(&unit)).unwrap();
+        if text.contains("[Install]") {
+            let instances = format!("'{}'", unit.to_str().unwrap().replace('@', "@*"));
+            for script in scripts {
+                let text = fs::read_to_string(root().join(script)).unwrap();
+                assert!(text.contains(&instances), "{instances} in {script}");
+            }
+            let template = unit.to_str().unwrap().split_once('@').unwrap().0;
+            let links = format!("/etc/systemd/system/*.wants/{template}@*.*");
+            for script in ["packaging/debian/postrm", rpm] {
+                let text = fs::read_to_string(root().join(script)).unwrap();
+                assert!(text.contains(&links), "{links} in {script}");
+            }
+            enabled += 1;
+        }
+    }
+    assert!(enabled > 3, "{enabled}");
+}
+
 /// Installs the package in a root of its own, as root only.
 fn install_and_purge(package: &Path, root: &Path) {
     if !gemelo_tools::is_root("installing the package") {
@@ -370,14 +395,20 @@ fn install_and_purge(package: &Path, root: &Path) {
     // A pool, as it would be there.
     fs::create_dir(pools.join("vms")).unwrap();
     fs::write(pools.join("vms/data"), "blocks").unwrap();
-    // Links that `systemctl enable` makes for an instance, and one of somebody else.
+    // Links that `systemctl enable` makes for an instance of each unit, and one of somebody else.
     let wants = root.join("etc/systemd/system/sockets.target.wants");
     fs::create_dir_all(&wants).unwrap();
-    for unit in ["gemelo@vms.socket", "gemelo-tick@vms.timer", "other@vms.socket"] {
+    let mut units = files(&crate::packaging::root().join("contrib/systemd"));
+    units.retain(|unit| unit.to_str().unwrap().contains('@'));
+    let units: Vec<String> =
+        units.iter().map(|unit| unit.to_str().unwrap().replace('@', "@vms")).collect();
+    assert!(units.len() >= 7, "{units:?}");
+    for unit in units.iter().map(String::as_str).chain(["other@vms.socket"]) {
         std::os::unix::fs::symlink("/usr/lib/systemd/system/x", wants.join(unit)).unwrap();
     }
     dpkg("--remove", Path::new("gemelo"));
-    assert_eq!(fs::read_dir(&wants).unwrap().count(), 3, "an administrator may install it again");
+    let linked = fs::read_dir(&wants).unwrap().count();
+    assert_eq!(linked, units.len() + 1, "an administrator may install it again");
     let said = dpkg("--purge", Path::new("gemelo"));
     let left: Vec<_> =
         fs::read_dir(&wants).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -12,7 +12,7 @@ pub(super) fn change_payload(order: CommitOrder, payload: &mut Vec<u8>, edit: Ed
         _ => 0,
     };
     let tail = payload.split_off(payload.len().saturating_sub(freed));
-    let Some(mut changes) = Change::decode_all(payload, Pbn::new) else {
+    let Ok(mut changes) = Change::decode_all(payload, Pbn::new) else {
         return payload.extend_from_slice(&tail);
     };
     let at = edit.field / 16 % changes.len().max(1);

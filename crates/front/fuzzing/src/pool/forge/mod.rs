@@ -6,18 +6,21 @@
 
 mod edit;
 mod journal;
+mod record;
+mod superblock;
 
 pub(super) use edit::seeds;
+pub(crate) use edit::{EDIT_HEAD_BYTES, of_each_field};
 
 use super::sample::{DataImage, Sample, SampleCommit};
 use edit::{EDIT_BYTES, Edit};
 use gemelo_format::{
-    COMMIT_HEADER_BYTES, CommitOrder, Compression, DIRECTORY_ENTRIES, DedupMode, FingerprintKind,
-    FlushMark, FlushMarks, IndexForm, NODE_REF_BYTES, NewCommit, NodeRef, PAGE_BYTES, Part, Pbn,
-    Policy, Root, Slot, StoreKind, StoreTable, Superblock, Tree, VolumeId, WordForm, build_chain,
-    build_commit,
+    COMMIT_HEADER_BYTES, CommitOrder, Compression, DIRECTORY_ENTRIES, DedupMode, FlushMark,
+    FlushMarks, IndexForm, NODE_REF_BYTES, NewCommit, NodeRef, PAGE_BYTES, Part, Pbn, Policy, Root,
+    Slot, StoreTable, Superblock, Tree, VolumeId, build_chain, build_commit,
 };
 use journal::change_payload;
+use record::change_record;
 use std::collections::BTreeMap;
 
 /// Most edits of an input.
@@ -82,6 +85,8 @@ struct Forge<'s> {
     data: DataImage,
     metadata: Vec<u8>,
     superblock: Superblock,
+    /// The copy of block 0 that the last sector of the superblock names.
+    moved_copy: Option<Pbn>,
     root: Root,
     table: StoreTable,
     /// The pages of trees, with the size of their values, and where links begin and how far they
@@ -126,6 +131,7 @@ impl<'s> Forge<'s> {
             data: sample.data.clone(),
             metadata: sample.metadata.clone(),
             superblock: sample.superblock.clone(),
+            moved_copy: None,
             root: sample.root.clone(),
             table: sample.table.clone(),
             pages: BTreeMap::new(),
@@ -172,39 +178,10 @@ impl<'s> Forge<'s> {
         }
     }
 
-    fn change_superblock(&mut self, edit: Edit) {
-        let superblock = &mut self.superblock;
-        match edit.field % 7 {
-            0 => edit.change_u32(&mut superblock.block_bytes),
-            1 => edit.change(&mut superblock.ring_pages),
-            2 => {
-                let kind = FingerprintKind::from_byte(edit.value as u8);
-                superblock.fingerprint = kind.unwrap_or_default();
-            }
-            3 => {
-                let number = superblock.header_copy.map_or(0, Pbn::number);
-                superblock.header_copy = Pbn::new(edit.new_value(number));
-            }
-            4 => {
-                superblock.store = match superblock.store {
-                    StoreKind::Plain => StoreKind::Packed(Compression::Lz4),
-                    StoreKind::Packed(_) => StoreKind::Plain,
-                }
-            }
-            5 => {
-                superblock.words = match superblock.words {
-                    WordForm::Wide => WordForm::Narrow,
-                    WordForm::Narrow => WordForm::Wide,
-                }
-            }
-            _ => edit.change_u8(&mut superblock.key[edit.which % 32]),
-        }
-    }
-
     fn change_root(&mut self, edit: Edit) {
         let table = self.table_at(edit);
         let root = &mut self.root;
-        match edit.field % 10 {
+        match edit.own_field() {
             0 => edit.change(&mut root.generation),
             1 => edit.change(&mut root.next_commit),
             2 => edit.change(&mut root.journal_offset),
@@ -229,7 +206,7 @@ impl<'s> Forge<'s> {
         let count = self.table.volumes.len().max(1);
         let Some(volume) = self.table.volumes.get_mut(edit.which % count) else { return };
         let record = &mut volume.record;
-        match edit.field % 13 {
+        match edit.own_field() {
             0 => edit.change(&mut volume.mapped),
             1 => edit.change(&mut volume.stored),
             2 => {
@@ -245,7 +222,8 @@ impl<'s> Forge<'s> {
             9 => record.read_only = !record.read_only,
             10 => record.is_hidden = !record.is_hidden,
             11 => record.name = "a name".repeat(edit.value as usize % 200),
-            _ => record.compression = Compression::Zstd(edit.value as u8),
+            12 => record.compression = Compression::Zstd(edit.value as u8),
+            _ => change_record(record, edit),
         }
     }
 
@@ -253,7 +231,7 @@ impl<'s> Forge<'s> {
         let StoreTable { counts, many, fingerprints, index, buckets, index_entries, .. } =
             &mut self.table;
         let trees = [counts, many, fingerprints, index];
-        match (edit.field % 10, trees) {
+        match (edit.own_field(), trees) {
             (0, _) => edit.change_u32(buckets),
             (1, _) => edit.change(index_entries),
             (field, trees) => {
@@ -332,7 +310,7 @@ impl<'s> Forge<'s> {
         });
         let count = commits.len().max(1);
         let Some((header, payload)) = commits.get_mut(edit.which % count) else { return };
-        match edit.field % 16 {
+        match edit.own_field() {
             0 => edit.change(&mut header.number),
             1 => edit.change(&mut header.generation),
             2 => {
@@ -359,7 +337,7 @@ impl<'s> Forge<'s> {
             commit: self.root.next_commit,
             generation: self.root.generation,
         }));
-        match edit.field % 2 {
+        match edit.own_field() {
             0 => edit.change(&mut mark.commit),
             _ => edit.change(&mut mark.generation),
         }
@@ -397,9 +375,7 @@ impl<'s> Forge<'s> {
             self.put_table(&stream);
         }
         self.put_root();
-        for place in Superblock::offsets() {
-            put(&mut self.metadata, place as usize, &*self.superblock.encode());
-        }
+        self.put_superblock();
         if let Some(mark) = self.mark {
             let page = mark.encode(&self.superblock.pool_id, self.sample.seed);
             FlushMarks::OFFSETS.into_iter().for_each(|at| {

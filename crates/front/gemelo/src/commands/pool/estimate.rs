@@ -120,7 +120,7 @@ impl Estimate {
         table.row([
             "policy",
             "memory",
-            "its cache",
+            "cache limit",
             "metadata",
             "of the data",
             "overwrite reads",

@@ -1,6 +1,6 @@
-//! Kept files: results, sets, logs, profiles, traces, job files, plans, streams.
+//! Kept files: results, sets, logs, profiles, traces, job files, plans, streams, a campaign.
 
-use super::{keeps_anew, kept};
+use super::{keeps_anew, kept, pack, unpack};
 use crate::served::{TestPool, done, noise};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// A kept file.
 struct File {
     name: &'static str,
-    /// The command that makes it as `OUT`, in a directory with the file `data`; or the file of the
+    /// The command that makes it as `OUT`, in the directory of [`sources`]; or the file of the
     /// repository that is kept.
     maker: &'static str,
     /// The command that reads it as `IN`.
@@ -19,12 +19,37 @@ struct File {
     said: &'static str,
 }
 
-const FILES: [File; 9] = [
+const FILES: [File; 13] = [
     File {
         name: "bench.json",
         maker: "bench --target null: --file-size 64k --bytes 64k --distribution unique --json OUT",
         reader: "compare IN IN",
         said: "write/operations_per_s",
+    },
+    File {
+        name: "repetitions.json",
+        maker: "bench --target null: --file-size 64k --bytes 64k --distribution unique \
+                --repetitions 2 --json OUT",
+        reader: "compare IN IN",
+        said: "write/operations_per_s",
+    },
+    File {
+        name: "replay.json",
+        maker: "replay trace.fiu --target null: --speed max --json OUT",
+        reader: "compare IN IN",
+        said: "/operations_per_s",
+    },
+    File {
+        name: "filebench.json",
+        maker: "filebench script.f --dir files --json OUT",
+        reader: "compare IN IN",
+        said: "fill",
+    },
+    File {
+        name: "pool.json",
+        maker: "pool stat pool --json OUT",
+        reader: "compare IN IN",
+        said: "space/data_bytes",
     },
     File {
         name: "scan.json",
@@ -75,6 +100,18 @@ const FILES: [File; 9] = [
         said: "volume-inline",
     },
 ];
+/// A script, as [`FILES`] has its result.
+const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
+    define fileset name=set,path=$dir,entries=2,size=16k\n\
+    define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=set,fd=1\n\
+    flowop writewholefile name=fill,fd=1,iosize=16k\nflowop closefile name=close,fd=1\n\
+    flowop finishoncount name=done,value=2,target=fill } }\nrun 20\n";
+/// A campaign, and its plan.
+const CAMPAIGN: &str = "campaign.tar.zst";
+const PLAN: &str = "[campaign]\nname = 'kept'\nrepetitions = 2\nbaseline = 'directory'\n\
+    [[target]]\nname = 'directory'\ndirectory = {}\n\
+    [[target]]\nname = 'volume'\nvolume = { mode = 'inline', size = '1m' }\n\
+    [[workload]]\nname = 'fill'\nbench = { file-size = '1m', distribution = 'unique' }\n";
 /// The stream of a snapshot, and that of the differences of a later one.
 const STREAM: &str = "volume.stream";
 const DIFFERENCES: &str = "differences.stream";
@@ -109,10 +146,22 @@ fn make(file: &File, path: &Path, directory: &Path) {
     fs::copy(directory.join(file.name), path).unwrap();
 }
 
+/// Writes what the commands that make kept files read.
+fn sources(directory: &Path) {
+    fs::write(directory.join("data"), content()).unwrap();
+    if keeps_anew() {
+        fs::copy(kept("files/trace.fiu"), directory.join("trace.fiu")).unwrap();
+        fs::write(directory.join("script.f"), SCRIPT).unwrap();
+        for words in ["pool create pool --capacity 16m", "volume import data pool/data"] {
+            run(directory, words, directory, Stdio::null());
+        }
+    }
+}
+
 #[test]
 fn kept_files_are_read_as_they_were_written() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("data"), content()).unwrap();
+    sources(directory.path());
     for file in &FILES {
         let path = kept(&format!("files/{}", file.name));
         if keeps_anew() && !path.exists() {
@@ -122,7 +171,27 @@ fn kept_files_are_read_as_they_were_written() {
         assert!(said.contains(file.said), "{}: {said}", file.name);
     }
     let found = fs::read_dir(kept("files")).unwrap().count();
-    assert_eq!(found, FILES.len() + 2, "each file is one of the list, or a stream");
+    assert_eq!(found, FILES.len() + 3, "each file is of the list, a stream or the campaign");
+}
+
+#[test]
+fn a_kept_campaign_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let (archive, path) = (kept(&format!("files/{CAMPAIGN}")), directory.path().join("kept"));
+    if keeps_anew() && !archive.exists() {
+        fs::write(directory.path().join("plan.toml"), PLAN).unwrap();
+        run(directory.path(), "campaign run plan.toml --out made", &path, Stdio::null());
+        pack(&directory.path().join("made"), &archive);
+    }
+    fs::create_dir(&path).unwrap();
+    unpack(&archive, &path);
+    for report in ["report.html", "report.md", "figures.csv"] {
+        let _ = fs::remove_file(path.join(report));
+    }
+    run(directory.path(), "campaign report IN", &path, Stdio::null());
+    let report = fs::read_to_string(path.join("report.md")).unwrap();
+    assert!(report.contains("volume") && report.contains("fill"), "{report}");
+    assert!(path.join("figures.csv").exists());
 }
 
 /// Sends a snapshot of a pool to a kept file, unless it is there.

@@ -1,34 +1,77 @@
 //! Kept pools: each is opened, read, written, checked and repaired.
 
+use super::journal::{add_later_change, changes_of, cut_store, lose_commit_before_last};
 use super::{keeps_anew, kept, pack, unpack};
 use crate::common::{Ran, gemelo};
-use crate::served::{TestPool, done, noise};
+use crate::served::{TestPool, done, noise, refused};
 use gemelo_device::{Durability, Operation, Request};
 use gemelo_disk::{Disk, DiskAccess, FileDisk};
-use gemelo_format::{Features, Superblock, read_superblock};
+use gemelo_format::{Change, Features, Superblock, read_superblock};
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 const BLOCK: usize = 4096;
 /// Blocks that are written to each volume at first.
 const WRITTEN: u64 = 40;
+
+/// Capacity of a pool that becomes smaller.
+const SHRUNK: &str = "2m";
+const SHRUNK_BLOCKS: u64 = (2 << 20) / BLOCK as u64;
+
+/// The time after which the first contents of a pool that becomes smaller are moved.
+const SOME_MOVED: Duration = Duration::from_millis(400);
+
+/// The last event of a kept pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Closed,
+    /// Its server was killed, so that its last changes are in the journal.
+    Killed,
+    /// It became smaller, so that its contents and the copy of block 0 were moved.
+    Shrunk,
+    /// Its server was killed while it became smaller.
+    KilledAtShrink,
+    /// Its server was killed right after the commit that made it smaller.
+    KilledAfterCut,
+    /// Its server was killed, and a program that is not written yet added a change to the journal.
+    LaterChange,
+}
 
 /// A kept pool.
 struct Kept {
     name: &'static str,
     /// Options of its creation.
     options: &'static str,
-    /// Whether its server was killed, so that its last changes are in the journal.
-    is_crashed: bool,
+    end: End,
     unknown: Features,
 }
 
-const fn pool(name: &'static str, options: &'static str) -> Kept {
-    Kept { name, options, is_crashed: false, unknown: Features::NONE }
+impl Kept {
+    const fn becomes_smaller(&self) -> bool {
+        matches!(self.end, End::Shrunk | End::KilledAtShrink)
+    }
+
+    /// Returns whether the copy of block 0 was moved.
+    const fn has_moved_copy(&self) -> bool {
+        matches!(self.end, End::Shrunk | End::KilledAfterCut)
+    }
+
+    /// Returns whether this program may change the pool.
+    fn is_writable(&self) -> bool {
+        self.end != End::LaterChange
+            && self.unknown.incompatible == 0
+            && self.unknown.read_compatible == 0
+    }
 }
 
-const POOLS: [Kept; 14] = [
+const fn pool(name: &'static str, options: &'static str) -> Kept {
+    Kept { name, options, end: End::Closed, unknown: Features::NONE }
+}
+
+const POOLS: [Kept; 19] = [
     pool("plain", ""),
     pool("inram", "--policy inram"),
     pool("dtb", "--policy dtb"),
@@ -38,8 +81,13 @@ const POOLS: [Kept; 14] = [
     pool("wide", "--max-capacity 17t"),
     pool("xxh3", "--fingerprint xxh3+compare"),
     pool("blocks-512", "--block-size 512"),
-    Kept { is_crashed: true, ..pool("crashed", "") },
-    Kept { is_crashed: true, ..pool("crashed-packed", "--compression lz4") },
+    Kept { end: End::Killed, ..pool("crashed", "") },
+    Kept { end: End::Killed, ..pool("crashed-packed", "--compression lz4") },
+    Kept { end: End::Shrunk, ..pool("shrunk", "") },
+    Kept { end: End::KilledAtShrink, ..pool("shrinking", "") },
+    Kept { end: End::KilledAtShrink, ..pool("shrinking-packed", "--compression lz4") },
+    Kept { end: End::KilledAfterCut, ..pool("cut", "") },
+    Kept { end: End::LaterChange, ..pool("later-change", "") },
     Kept {
         unknown: Features { incompatible: 1 << 40, ..Features::NONE },
         ..pool("incompatible", "")
@@ -67,7 +115,7 @@ fn written() -> Vec<u8> {
 /// The volumes of each pool with their contents.
 fn expected(kept: &Kept) -> Vec<(&'static str, Vec<u8>)> {
     let mut changed = written();
-    if kept.is_crashed {
+    if matches!(kept.end, End::Killed | End::KilledAtShrink | End::LaterChange) {
         changed[..BLOCK].copy_from_slice(&blocks([200]));
     }
     vec![
@@ -88,36 +136,81 @@ fn import(pool: &TestPool, name: &str, mode: &str, content: &[u8]) {
 fn make(kept: &Kept, archive: &Path) {
     let pool = TestPool { directory: tempfile::tempdir().unwrap() };
     let path = pool.path();
-    let mut words = vec!["pool", "create", &path, "--capacity", "16m"];
+    let capacity = if kept.becomes_smaller() || kept.has_moved_copy() { "4m" } else { "16m" };
+    let mut words = vec!["pool", "create", &path, "--capacity", capacity];
     words.extend(kept.options.split_whitespace());
     done(&words);
+    if kept.becomes_smaller() {
+        // What comes after it lies beyond the new end.
+        let before = if kept.options.is_empty() { 1000..1700 } else { 1000..5800 };
+        import(&pool, "before", "off", &blocks(before.filter(|id| id % 8 != 0)));
+    }
     import(&pool, "inline", "inline", &written());
     import(&pool, "off", "off", &written());
     import(&pool, "offline", "offline", &blocks(100..110));
     done(&["volume", "snapshot", &pool.volume("inline"), "snapshot"]);
     done(&["volume", "clone", &pool.volume("inline"), "clone"]);
-    if kept.is_crashed {
-        let served = pool.serve(&[]);
-        let stream = UnixStream::connect(pool.file("socket")).unwrap();
-        let device = gemelo_nbd::client::connect_device(stream, "inline").unwrap();
-        let data = &blocks([200]);
-        let operation = Operation::Write { offset: 0, data, durability: Durability::Immediate };
-        let mut batch = [Request { operation, outcome: Ok(()) }];
-        device.execute(&mut batch);
-        assert!(batch.into_iter().all(|request| request.outcome.is_ok()));
-        served.kill();
+    if kept.becomes_smaller() {
+        done(&["volume", "rm", &pool.volume("before"), "--force"]);
+    }
+    match kept.end {
+        End::Closed => {}
+        End::Shrunk => drop(done(&["pool", "shrink", &path, "--capacity", SHRUNK])),
+        End::Killed | End::KilledAtShrink => write_and_kill(&pool, kept),
+        End::KilledAfterCut => cut_store(&path, SHRUNK_BLOCKS),
+        End::LaterChange => {
+            write_and_kill(&pool, kept);
+            add_later_change(&path);
+        }
     }
     set_features(&path, kept.unknown);
     let _ = fs::remove_file(format!("{path}/control"));
     pack(Path::new(&path), archive);
 }
 
+/// Serves a pool, which may become smaller meanwhile, writes to it, and kills the server.
+fn write_and_kill(pool: &TestPool, kept: &Kept) {
+    let served = pool.serve(&[]);
+    let mut shrink = Command::new(env!("CARGO_BIN_EXE_gemelo"));
+    shrink.args(["pool", "shrink", &pool.path(), "--capacity", SHRUNK, "--rate", "16k"]);
+    let shrink = kept.becomes_smaller().then(|| shrink.spawn().unwrap());
+    let stream = UnixStream::connect(pool.file("socket")).unwrap();
+    let device = gemelo_nbd::client::connect_device(stream, "inline").unwrap();
+    let mut ids = vec![201, 202, 203, 200];
+    if kept.becomes_smaller() {
+        // All contents are moved at once. The moves are in the journal until the next checkpoint.
+        std::thread::sleep(SOME_MOVED);
+        ids = vec![200];
+    }
+    for id in ids {
+        let data = &blocks([id]);
+        let operation = Operation::Write { offset: 0, data, durability: Durability::Immediate };
+        let mut batch = [Request { operation, outcome: Ok(()) }];
+        device.execute(&mut batch);
+        assert!(batch.into_iter().all(|request| request.outcome.is_ok()));
+    }
+    served.kill();
+    shrink.map(|mut shrink| shrink.wait().unwrap());
+}
+
+/// Sets features that this program does not know, if there are some.
 fn set_features(pool: &str, unknown: Features) {
-    let path = PathBuf::from(pool).join("metadata");
-    let disk = FileDisk::open(&path, DiskAccess::Exclusive).unwrap();
+    if unknown == Features::NONE {
+        return;
+    }
+    let disk = disk_of(pool, "metadata");
     let superblock = read_superblock(&disk, &mut Vec::new()).unwrap();
     let page = Superblock { unknown, ..superblock }.encode();
     Superblock::offsets().iter().for_each(|at| disk.write_at(*at, page.as_slice()).unwrap());
+}
+
+/// One of the disks of a pool.
+pub(super) fn disk_of(pool: &str, name: &str) -> FileDisk {
+    FileDisk::open(&Path::new(pool).join(name), DiskAccess::Exclusive).unwrap()
+}
+
+fn superblock_of(pool: &str) -> Superblock {
+    read_superblock(&disk_of(pool, "metadata"), &mut Vec::new()).unwrap()
 }
 
 /// Unpacks a kept pool.
@@ -156,7 +249,7 @@ fn kept_pools_are_opened_read_written_checked_and_repaired() {
         if keeps_anew() && !archive(kept.name).exists() {
             make(kept, &archive(kept.name));
         }
-        if kept.unknown.incompatible == 0 && kept.unknown.read_compatible == 0 {
+        if kept.is_writable() {
             use_it(kept);
         }
     }
@@ -166,6 +259,14 @@ fn use_it(kept: &Kept) {
     let name = kept.name;
     let pool = unpacked(name);
     let path = pool.path();
+    let changes = changes_of(&path);
+    let has = |is_it: fn(&Change) -> bool| changes.iter().any(is_it);
+    let has_moves = has(|change| matches!(change, Change::Move { .. }));
+    assert_eq!(has_moves, kept.end == End::KilledAtShrink, "{name}");
+    let is_cut = has(|change| matches!(change, Change::Cut { .. }));
+    assert_eq!(is_cut, kept.end == End::KilledAfterCut, "{name}");
+    let last = superblock_of(&path).header_copy.unwrap().number();
+    assert_eq!(last + 1 == SHRUNK_BLOCKS, kept.has_moved_copy(), "{name}");
     pool.assert_clean();
     let stat = done(&["pool", "stat", &path, "--json", "-"]);
     let stat: serde_json::Value = serde_json::from_str(&stat).unwrap();
@@ -205,6 +306,37 @@ fn a_kept_pool_with_an_unknown_feature_is_refused_or_only_read() {
         } else {
             assert_eq!((said.status, looked.status), (0, 0), "{}{}", said.err, looked.err);
         }
+    }
+}
+
+/// A repair must not give up what it does not know, nor what comes before it.
+#[test]
+fn a_kept_pool_with_a_change_of_a_later_program_is_refused_by_its_number_and_left_as_it_is() {
+    let kept = POOLS.iter().find(|kept| kept.end == End::LaterChange).unwrap();
+    for loses_commit in [false, true] {
+        let pool = unpacked(kept.name);
+        let path = pool.path();
+        if loses_commit {
+            lose_commit_before_last(&path);
+        }
+        let disks = || ["data", "metadata"].map(|disk| fs::read(format!("{path}/{disk}")).unwrap());
+        let (before, volume, out) = (disks(), pool.volume("off"), pool.file("out"));
+        let repair = ["pool", "check", &path, "--repair", "--force", "--lost-commit"];
+        let commands: [&[&str]; 7] = [
+            &["pool", "stat", &path],
+            &["pool", "check", &path, "--data"],
+            &["volume", "export", &volume, &out, "--salvage"],
+            &["volume", "rm", &volume, "--force"],
+            &["serve", &path, "--listen", &format!("unix:{}", pool.file("socket"))],
+            &[&repair[..], &["skip"]].concat(),
+            &[&repair[..], &["roll-back"]].concat(),
+        ];
+        for words in commands {
+            let said = refused(words);
+            let named = "has the change 255 in its journal, which this version of gemelo does not";
+            assert!(said.contains(named), "{words:?}: {said}");
+        }
+        assert!(disks() == before, "nothing is written");
     }
 }
 
