@@ -161,6 +161,10 @@ pub trait Checkpoint {
     /// out before the next checkpoint is durable.
     fn has_moved_blocks(&self) -> bool;
 
+    /// Returns whether maps may name a block because its content was there before a checkpoint that
+    /// is to come.
+    fn is_moved_away(&self, pbn: Pbn) -> bool;
+
     /// Begins a checkpoint of the present state; changes may follow at once.
     fn freeze(&mut self);
 

@@ -131,3 +131,35 @@ fn contents_that_the_domain_knew_are_compressed_again_unless_others_use_them() {
     one.drain().unwrap();
     assert_eq!(recompress().moved_blocks, 10);
 }
+
+/// Contents with several references move by their blocks, and the domain learns of the new places.
+#[test]
+fn contents_that_a_snapshot_has_as_well_are_published_again() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let [one, two] = start(&world, &client, Policy::Compact);
+    one.pool.create_volume("vm", LBNS * BLOCK as u64, DedupMode::Inline).unwrap();
+    one.pool.set_compression("vm", Compression::Off).unwrap();
+    let volume = one.pool.volume("vm").unwrap();
+    (0..60).for_each(|lbn| write(&volume, lbn, &content(4 * lbn + 1)).unwrap());
+    one.pool.snapshot_volume("vm", "before").unwrap();
+    one.drain().unwrap();
+    assert_eq!(one.sharing.block_figures().kept, 60);
+    one.pool.set_compression("vm", Compression::Lz4).unwrap();
+    let recompress = || one.pool.recompress(None, &Silent, &StopFlag::new()).unwrap();
+    assert_eq!(recompress().moved_blocks, 0, "no round has come between");
+    one.drain().unwrap();
+    assert_eq!(recompress().moved_blocks, 60);
+    one.pool.flush().unwrap();
+    one.drain().unwrap();
+    assert_eq!(one.sharing.block_figures().kept, 60, "they are published again");
+    fill(&two, "vm", DedupMode::Inline, (0..10).map(|lbn| 4 * lbn + 1));
+    two.drain().unwrap();
+    assert_eq!(lent(&one), 10, "the other member finds them");
+    for name in ["vm", "before"] {
+        expect(&one, name, (0..60).map(|lbn| 4 * lbn + 1));
+    }
+    expect(&two, "vm", (0..10).map(|lbn| 4 * lbn + 1));
+    expect_clean(&client, &[&one, &two]);
+    check_from_outside(&one);
+}

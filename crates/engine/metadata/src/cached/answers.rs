@@ -60,7 +60,8 @@ impl<L: Layout> Map for CachedBackend<L> {
     }
 
     fn is_in_shared_part(&self, volume: VolumeId, lbn: Lbn) -> bool {
-        // A page that cannot be read is treated as shared, so that nothing moves its blocks.
+        // A page that cannot be read is treated as shared, so that nobody changes its entries to
+        // move a block.
         self.maps.is_shared(volume, lbn).unwrap_or(true)
     }
 

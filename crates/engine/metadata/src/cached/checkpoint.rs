@@ -9,7 +9,7 @@ use super::maps::Fresh;
 use super::merge::Frozen;
 use crate::error::Result;
 use crate::{Checkpoint, Garbage, Merge, PageWrites, Pressure, Sealed, SlotNeed};
-use gemelo_format::StoreTable;
+use gemelo_format::{Pbn, StoreTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -56,6 +56,10 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
 
     fn has_moved_blocks(&self) -> bool {
         !self.maps.moved.is_empty()
+    }
+
+    fn is_moved_away(&self, pbn: Pbn) -> bool {
+        self.maps.moved.has(pbn)
     }
 
     fn freeze(&mut self) {

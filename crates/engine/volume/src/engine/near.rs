@@ -5,8 +5,8 @@
 //! overwrites become one write of the disk, and the blocks of a MiB end up all over the store. The
 //! hole that an overwritten block leaves is the right place for the next overwrite around there:
 //!
-//! 1. The LBNs around the block are looked up. The middle one of their PBNs is where they lie, also
-//!    if some of them lie elsewhere.
+//! 1. Two LBNs beside the block are looked up. The middle one of their PBNs and of that which is
+//!    overwritten is where they lie, also if one of them lies elsewhere.
 //! 2. A free PBN within half a MiB of it is taken. If there is none, the block is laid out like
 //!    others, and the hole that it leaves will be used.
 //!
@@ -30,8 +30,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks in a row that are laid out in a row: reads of 64 KiB are nearly as fast as longer ones.
 const ROW_BLOCKS: usize = 16;
-/// LBNs that are looked up to find where a block's neighbours lie. They are in one page of a map.
-const NEIGHBOURS: u64 = 16;
+/// The LBNs that are looked up to find where a block's neighbours lie differ from its own in one of
+/// these bits. They are in one page of a map.
+const BESIDE: [u64; 2] = [1, 8];
 /// Parts of a second for which the budget is given out.
 const PARTS_OF_SECOND: u64 = 8;
 const PART_NS: u64 = 1_000_000_000 / PARTS_OF_SECOND;
@@ -101,32 +102,24 @@ impl NearPlacer {
         if count == 0 || !self.budget.take(count, (per_s, self.clock.now_ns())) {
             return Vec::new();
         }
-        let scattered: Vec<Option<Lbn>> = plan.scattered(ROW_BLOCKS).collect();
-        let blocks = volume.blocks();
-        let around = |lbn: &Lbn| {
-            let first = lbn.0 - lbn.0 % NEIGHBOURS;
-            (first..blocks.min(first + NEIGHBOURS)).map(Lbn)
-        };
-        let mut lbns = Vec::with_capacity(count as usize * NEIGHBOURS as usize);
-        scattered.iter().flatten().for_each(|lbn| lbns.extend(around(lbn)));
+        let mut lbns = Vec::with_capacity(count as usize * BESIDE.len());
+        for (lbn, _) in plan.scattered(ROW_BLOCKS).flatten() {
+            lbns.extend(BESIDE.map(|bit| Lbn(lbn.0 ^ bit)));
+        }
         // Damaged pages of the map are an error of those who need them.
         let Ok(places) = self.log.places(volume.id(), &lbns) else { return Vec::new() };
-        let mut rest = places.as_slice();
-        let mut near = |lbn: &Lbn| {
-            let (mine, others) = rest.split_at(around(lbn).count().min(rest.len()));
-            rest = others;
-            middle_of(mine)
-        };
-        scattered.iter().map(|lbn| lbn.as_ref().and_then(&mut near)).collect()
+        let (beside, _) = places.as_chunks::<{ BESIDE.len() }>();
+        let mut beside = beside.iter();
+        let mut near = |(_, own): (Lbn, Pbn)| Some(middle_of(own, *beside.next()?));
+        plan.scattered(ROW_BLOCKS).map(|one| one.and_then(&mut near)).collect()
     }
 }
 
-/// The middle one of the PBNs of these places.
-fn middle_of(places: &[MapEntry]) -> Option<Pbn> {
-    let mut pbns = Vec::with_capacity(places.len());
-    pbns.extend(places.iter().copied().filter_map(MapEntry::pbn));
-    pbns.sort_unstable();
-    pbns.get(pbns.len() / 2).copied()
+/// The middle one of a block's PBN and of those beside it, of which one that is not there counts as
+/// its own.
+fn middle_of(own: Pbn, beside: [MapEntry; BESIDE.len()]) -> Pbn {
+    let [one, other] = beside.map(|place| place.pbn().unwrap_or(own));
+    own.clamp(one.min(other), one.max(other))
 }
 
 #[cfg(test)]
@@ -155,13 +148,16 @@ mod tests {
             Some(pbn) => MapEntry::Stored(pbn, Checksum(0)),
             None => MapEntry::Unmapped,
         };
-        let middle = |numbers: &[u64]| {
-            let places: Vec<MapEntry> = numbers.iter().copied().map(place).collect();
-            middle_of(&places).map(Pbn::number)
-        };
-        assert_eq!(middle(&[]), None);
-        assert_eq!(middle(&[0, 0]), None);
-        assert_eq!(middle(&[0, 7]), Some(7));
-        assert_eq!(middle(&[9000, 103, 5000, 101, 1, 102, 100]), Some(102));
+        for (own, beside, middle) in [
+            (7, [0, 0], 7),
+            (7, [0, 9000], 7),
+            (7, [9, 9000], 9),
+            (8000, [9, 11], 11),
+            (10, [11, 9], 10),
+            (1, [11, 9], 9),
+        ] {
+            let found = middle_of(Pbn::new(own).unwrap(), beside.map(place));
+            assert_eq!(found.number(), middle, "{own} {beside:?}");
+        }
     }
 }

@@ -202,7 +202,8 @@ impl Engine {
         let mut wrong = backend.prove(most)?;
         let totals = backend.totals();
         let unmapped = self.data.unmapped();
-        let expected = totals.physical + log.freed_blocks() + unmapped.retired + unmapped.held;
+        let retired = unmapped.retired + unmapped.named;
+        let expected = totals.physical + log.freed_blocks() + retired + unmapped.held;
         let in_use = self.contents_in_use();
         if in_use != expected {
             wrong.push(format!("{in_use} contents take space, which should be {expected}"));

@@ -35,6 +35,8 @@ struct Supply {
     free: u64,
     /// Blocks freed by changes that are not durable yet.
     uncommitted: u64,
+    /// Blocks whose contents were moved away, which are free after a checkpoint.
+    named: u64,
     /// Retired, about to be given back by the veto, or taken by writes under way, which mostly
     /// free as many as they take.
     others: u64,
@@ -83,6 +85,7 @@ impl Reclaimer {
         Supply {
             free: unmapped.free,
             uncommitted: log.freed_blocks(),
+            named: unmapped.named,
             others: unmapped.retired + unmapped.taken + unmapped.due,
             last: log.last_number(),
         }
@@ -98,7 +101,8 @@ impl Reclaimer {
         for number in 0..MAX_WAITS {
             self.health.check_writable()?;
             let supply = self.supply();
-            let goal = wanted.min(supply.free + supply.uncommitted + supply.others);
+            let others = supply.named + supply.others;
+            let goal = wanted.min(supply.free + supply.uncommitted + others);
             if supply.free >= goal {
                 // A long write can be made in parts.
                 let is_enough = goal == wanted || goal >= CLEANED_AHEAD;
@@ -117,6 +121,9 @@ impl Reclaimer {
             if supply.uncommitted > 0 {
                 self.log.make_durable(supply.last)?;
             } else {
+                if supply.named > 0 {
+                    self.log.settle_moves()?;
+                }
                 gemelo_base::pause(if number < SHORT_WAITS { SHORT_WAIT } else { WAIT });
             }
         }
@@ -156,6 +163,7 @@ impl Reclaimer {
                 // The blocks that were emptied become the cleaner's when that is durable.
                 Step::NoRoom if !is_durable => {
                     self.log.flush()?;
+                    self.log.settle_moves()?;
                     self.data.await_retired();
                     is_durable = true;
                 }

@@ -8,8 +8,8 @@
 //!    Only then does nothing durable say that the store was larger, and a file becomes shorter.
 //!
 //! A crash in between leaves the store as large as it was, or a file that is longer than its store,
-//! without space there. If the command fails or is stopped before the third step, a checkpoint is
-//! written before the barred blocks are given out again.
+//! without space there. If the command fails or is stopped before the third step, the barred blocks
+//! are given out again.
 
 use crate::engine::{Engine, Pace};
 use crate::error::{Result, VolumeError};
@@ -154,10 +154,9 @@ impl StoreCut<'_> {
         let moved = match moved {
             Ok(moved) => moved,
             Err(error) => {
-                // Without a checkpoint the blocks stay barred until the pool is opened again.
-                if engine.log.settle_moves().is_ok() {
-                    engine.data.unbar();
-                }
+                engine.data.unbar();
+                // Without room for a checkpoint, the old places are free after a later one.
+                let _ = engine.log.settle_moves();
                 return Err(error);
             }
         };

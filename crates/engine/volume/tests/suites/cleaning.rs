@@ -192,6 +192,54 @@ fn a_pool_whose_bytes_are_used_refuses_writes_and_serves_again_after_a_removal()
     check_from_outside(&simulation);
 }
 
+/// Of each block a half is freed, and a snapshot shares the other one.
+#[test]
+fn contents_that_a_snapshot_has_as_well_give_way_to_writes() {
+    for policy in Policy::ALL {
+        let simulation = Simulation::new(3);
+        Pool::format(&simulation.disks(), &pool_of(policy, Compression::Lz4)).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let most = 7 * BLOCKS;
+        let volume = |name: &str| {
+            pool.create_volume(name, most * BYTES as u64, DedupMode::Off).unwrap();
+            let volume = pool.volume(name).unwrap();
+            Aged { volume, ids: vec![0; most as usize], eighths: half }
+        };
+        let (mut a, mut b) = (volume("a"), volume("b"));
+        let mut written = 0;
+        while pool.stat().unwrap().used_blocks * 100 < BLOCKS * 90 {
+            for lbn in written..written + 64 {
+                a.write(lbn, 2 * lbn as u64 + 1).unwrap();
+                b.write(lbn, 2 * lbn as u64 + 2).unwrap();
+            }
+            written += 64;
+        }
+        flush(&a.volume).unwrap();
+        pool.snapshot_volume("a", "s").unwrap();
+        let snapshot = pool.volume("s").unwrap();
+        let mut s = Aged { volume: snapshot, ids: a.ids[..written].to_vec(), eighths: half };
+        drop(b);
+        pool.remove_volume("b").unwrap();
+        for lbn in written..written + written * 3 / 4 {
+            let made = a.write(lbn, 1 << 40 | lbn as u64);
+            assert!(made.is_ok(), "{policy:?}: write {lbn} after {written}: {made:?}");
+        }
+        flush(&a.volume).unwrap();
+        assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new());
+        a.check();
+        s.check();
+        let after = simulation.after_worst_crash();
+        let pool = open(&after.disks(), tuning()).unwrap();
+        for (name, aged) in [("a", &mut a), ("s", &mut s)] {
+            aged.volume = pool.volume(name).unwrap();
+            aged.check();
+        }
+        drop((a, s));
+        pool.close().unwrap();
+        check_from_outside(&after);
+    }
+}
+
 /// Writers, the cleaner's thread and the finder at once. Debug builds check the order of all locks.
 #[test]
 fn writers_and_the_thread_of_the_cleaner_work_side_by_side() {

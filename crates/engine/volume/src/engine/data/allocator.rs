@@ -216,13 +216,18 @@ impl Allocator {
         self.held.fetch_sub(pbns.len() as u64, Ordering::Relaxed);
     }
 
-    /// Counts blocks at one instant, beside the retired ones. `due` tells how many of those that
-    /// the veto holds it is about to give back.
-    pub(super) fn unmapped(&self, retired: u64, due: impl FnOnce() -> u64) -> Unmapped {
+    /// Counts blocks at one instant, beside the retired ones and those that wait for a checkpoint.
+    /// `due` tells how many of those that the veto holds it is about to give back.
+    pub(super) fn unmapped(
+        &self,
+        (retired, named): (u64, u64),
+        due: impl FnOnce() -> u64,
+    ) -> Unmapped {
         let space = self.lock();
         let taken = self.taken.load(Ordering::Relaxed);
         let held = self.held.load(Ordering::Relaxed);
-        Unmapped { free: space.blocks().free(), retired, taken, held, due: due().min(held) }
+        let (free, due) = (space.blocks().free(), due().min(held));
+        Unmapped { free, retired, named, taken, held, due }
     }
 
     /// Notes that the metadata refer to a block that was taken.

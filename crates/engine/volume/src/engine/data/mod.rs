@@ -3,9 +3,9 @@
 //! A block of the data store is owned in one way at a time. It is *free*; *taken* by a write that
 //! has not made its change yet, or by the collector; *mapped*, when the metadata refer to it;
 //! freed by a change that is not durable yet, which the log keeps; *retired*, when no durable state
-//! refers to it and a request may still read it; or *held* by the veto of a pool that shares
-//! contents with others. [`DataPath`] has the free, the taken, the retired and the held ones. Debug
-//! builds check the owner at each step.
+//! refers to it and a request may still read it, or maps may still name it; or *held* by the veto of
+//! a pool that shares contents with others. [`DataPath`] has the free, the taken, the retired and the
+//! held ones. Debug builds check the owner at each step.
 
 mod allocator;
 mod content_space;
@@ -78,6 +78,8 @@ pub(crate) struct Unmapped {
     /// Free blocks for writers.
     pub(crate) free: u64,
     pub(crate) retired: u64,
+    /// Retired blocks that maps may name until the next checkpoint.
+    pub(crate) named: u64,
     pub(crate) taken: u64,
     pub(crate) held: u64,
     /// Held blocks that the veto is about to give back.
@@ -285,6 +287,19 @@ impl DataPath {
         &self.remembered
     }
 
+    /// Retires blocks that no durable state refers to, but that maps may name until the next
+    /// checkpoint.
+    pub(crate) fn retire_named(&self, pbns: Vec<Pbn>) {
+        let mut retired = self.retired.lock();
+        pbns.iter().for_each(|pbn| self.allocator.owners.retire(*pbn));
+        retired.add_named(pbns);
+    }
+
+    /// Lets those of them be free that no map names any more, after a checkpoint.
+    pub(crate) fn settle_named(&self, is_named: impl Fn(&Pbn) -> bool) {
+        self.retired.lock().settle(is_named);
+    }
+
     /// Retires blocks that no durable state refers to, and frees the retired ones that no request
     /// reads any more.
     pub(crate) fn retire(&self, freed: &mut Vec<Pbn>) {
@@ -381,7 +396,7 @@ impl DataPath {
     pub(crate) fn unmapped(&self) -> Unmapped {
         let retired = self.retired.lock();
         let due = || self.free_veto.as_ref().map_or(0, |free_veto| free_veto.due_blocks());
-        self.allocator.unmapped(retired.len() as u64, due)
+        self.allocator.unmapped((retired.len() as u64, retired.named() as u64), due)
     }
 
     /// Waits until no free block is being discarded, and lets no discard begin meanwhile.

@@ -62,6 +62,8 @@ pub(crate) struct Retired {
     fresh: Vec<Pbn>,
     /// Freed in the epoch before.
     waiting: Vec<Pbn>,
+    /// Their contents were moved away, and maps may name them until the next checkpoint.
+    named: Vec<Pbn>,
 }
 
 impl Retired {
@@ -70,11 +72,28 @@ impl Retired {
         self.fresh.append(pbns);
     }
 
-    /// All of these blocks.
-    pub(crate) fn pbns(&self) -> impl Iterator<Item = Pbn> {
-        self.fresh.iter().chain(&self.waiting).copied()
+    /// Keeps blocks that maps may name.
+    pub(crate) fn add_named(&mut self, pbns: Vec<Pbn>) {
+        self.named.extend(pbns);
     }
 
+    /// Adds those of the kept blocks that no map names any more.
+    pub(crate) fn settle(&mut self, is_named: impl Fn(&Pbn) -> bool) {
+        let settled = self.named.extract_if(.., |pbn| !is_named(pbn));
+        self.fresh.extend(settled);
+    }
+
+    /// All of these blocks.
+    pub(crate) fn pbns(&self) -> impl Iterator<Item = Pbn> {
+        self.fresh.iter().chain(&self.waiting).chain(&self.named).copied()
+    }
+
+    /// The blocks that wait for a checkpoint.
+    pub(crate) fn named(&self) -> usize {
+        self.named.len()
+    }
+
+    /// The blocks that wait for requests.
     pub(crate) fn len(&self) -> usize {
         self.fresh.len() + self.waiting.len()
     }

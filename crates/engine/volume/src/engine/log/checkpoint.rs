@@ -225,11 +225,19 @@ impl Log {
         let effects =
             committer.note_root(disk, mark.generation, mark.journal_offset, mark.next_commit);
         // The committer is held, so a count of the blocks finds these here or there.
+        self.settle_named();
         self.take_effect(effects);
         self.publish(&committer);
         drop(committer);
         add(&self.counters.checkpoints, 1);
         Ok(())
+    }
+
+    /// Lets blocks be free that the maps named before this checkpoint.
+    fn settle_named(&self) {
+        let state = self.read();
+        let has_any = state.backend().has_moved_blocks();
+        self.data.settle_named(|pbn| has_any && state.backend().is_moved_away(*pbn));
     }
 
     fn write_pages_and_root(&self, mark: &Mark) -> Result<()> {

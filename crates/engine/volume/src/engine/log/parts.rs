@@ -213,7 +213,8 @@ impl Log {
     }
 
     /// Returns whether a change agrees with the present references, as far as they can be read: a
-    /// fresh block has none, and a block that is shared or identified has one.
+    /// fresh block has none, and a block that is shared or identified has one. No map names it for a
+    /// content that was moved away.
     fn can_follow(&self, state: &State, change: &Change) -> bool {
         let (pbn, is_fresh) = match change {
             Change::Store { pbn, .. } | Change::Move { to: pbn, .. } => (*pbn, true),
@@ -223,7 +224,8 @@ impl Log {
         let mut records = Vec::with_capacity(1);
         let is_read = state.backend().records(&[pbn], &mut records).is_ok();
         let fits = records.iter().all(|record| (record.references == 0) == is_fresh);
-        self.data.allocator.is_used(pbn) && (!is_read || fits)
+        let is_named = state.backend().is_moved_away(pbn);
+        self.data.allocator.is_used(pbn) && !is_named && (!is_read || fits)
     }
 
     /// Reads what changes of these blocks will need, before any thread has to wait for it.

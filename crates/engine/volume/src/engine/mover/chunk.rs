@@ -1,49 +1,72 @@
 //! A chunk: some consecutive blocks of a volume, the order in which they are stored, and the
 //! decision whether it is worth bringing them together.
+//!
+//! A shared content moves with the chunk of its first reference, by the ids of the volumes and the
+//! LBNs: no second volume moves it away again, and a clone gets the order of its origin.
 
 use super::Mover;
-use super::moves::Content;
+use super::moves::{Content, Followers};
 use super::order::Stretch;
-use super::references::{MAX_OF_BLOCK, Reference, References};
+use super::references::Reference;
+use crate::engine::log::Log;
 use crate::engine::read::wanted_at;
 use crate::engine::{State, VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_format::{Lbn, Pbn, StoreKind, VolumeId};
-use gemelo_metadata::Record;
+use gemelo_base::SparseBits;
+use gemelo_format::{Lbn, MapEntry, Pbn, StoreKind, VolumeId};
+use std::collections::BTreeSet;
 
 /// Bytes that are read, moved and written together.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Most blocks of a chunk. It is the length of a stretch, or a part of it.
 const MAX_CHUNK_BLOCKS: usize = 256;
 
-/// Most map entries that are changed for a chunk, as many as for a long write: they are in one
-/// commit.
-pub(super) const MAX_CHANGES: u32 = 1024;
+/// The blocks that a command has been at, which it does not move again: a bit for each PBN.
+#[derive(Debug, Default)]
+pub(super) struct Visited(SparseBits);
+
+impl Visited {
+    /// Notes the blocks of a stretch, where they are now.
+    pub(super) fn note(&mut self, log: &Log, volume: VolumeId, stretch: Stretch) -> Result<()> {
+        let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
+        let places = log.places(volume, &lbns)?;
+        for pbn in places.into_iter().filter_map(MapEntry::pbn) {
+            self.0.insert(pbn.number());
+        }
+        Ok(())
+    }
+
+    fn has(&self, pbn: Pbn) -> bool {
+        self.0.has(pbn.number())
+    }
+}
 
 /// A block of a chunk.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ChunkBlock<'r> {
+struct ChunkBlock {
     wanted: Wanted,
-    /// The other references of a block that can be moved.
-    others: Option<&'r [Reference]>,
+    /// Its content, if it can be moved.
+    content: Option<Content<'static>>,
 }
 
 /// The stored blocks of some consecutive LBNs, in the order of these.
 #[derive(Debug)]
-pub(super) struct Chunk<'r> {
+pub(super) struct Chunk {
     /// The kind of the store, which knows what lies side by side.
     kind: StoreKind,
-    volume: VolumeId,
-    /// The LBNs that were looked at. They are fewer than asked for if too many references follow.
-    pub(super) stretch: Stretch,
-    pub(super) blocks: Vec<ChunkBlock<'r>>,
+    blocks: Vec<ChunkBlock>,
     /// Blocks that the finder has to examine first.
     pub(super) unexamined: u64,
-    /// Blocks that cannot be moved with any of their references, if that was looked at.
+    /// Blocks that cannot be moved, if that was looked at.
     pub(super) fixed: u64,
 }
 
-impl<'r> Chunk<'r> {
+impl Chunk {
+    /// The number of its blocks.
+    pub(super) const fn blocks(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
     /// The number of runs: contents that lie side by side are one run.
     pub(super) fn runs(&self) -> u64 {
         count_runs(self.kind, self.blocks.iter().map(|block| block.wanted.pbn))
@@ -52,12 +75,12 @@ impl<'r> Chunk<'r> {
     /// The number of runs if the movable blocks lay side by side.
     fn runs_afterwards(&self) -> u64 {
         let mut runs = 0;
-        let mut last: Option<ChunkBlock<'_>> = None;
+        let mut last: Option<ChunkBlock> = None;
         for block in &self.blocks {
             let follows = last.is_some_and(|last| {
                 let is_next = self.kind.is_next(last.wanted.pbn, block.wanted.pbn);
-                let is_movable = block.others.is_some();
-                last.others.is_some() == is_movable && (is_movable || is_next)
+                let is_movable = block.content.is_some();
+                last.content.is_some() == is_movable && (is_movable || is_next)
             });
             runs += u64::from(!follows);
             last = Some(*block);
@@ -77,14 +100,9 @@ impl<'r> Chunk<'r> {
         self.is_scattered(run_blocks) && self.runs_afterwards() * 2 <= self.runs()
     }
 
-    /// The contents that can be moved.
-    pub(super) fn movable(&self) -> Vec<Content<'r>> {
-        let content = |block: &ChunkBlock<'r>| {
-            let Wanted { lbn, pbn, checksum } = block.wanted;
-            let first = Reference { pbn, volume: self.volume, lbn };
-            Some(Content { first, others: block.others?, checksum })
-        };
-        self.blocks.iter().filter_map(content).collect()
+    /// The contents that can be moved, and where they are.
+    pub(super) fn movable(&self) -> Vec<(Content<'static>, Wanted)> {
+        self.blocks.iter().filter_map(|block| Some((block.content?, block.wanted))).collect()
     }
 }
 
@@ -108,18 +126,18 @@ impl Mover {
     }
 
     /// Looks at the blocks of a chunk. If they are not scattered, none counts as movable, and their
-    /// records are not read: a look at a volume in good order reads the map alone. The chunk ends
-    /// before the first block whose references are too many to be changed with those before it.
-    pub(super) fn chunk<'r>(
+    /// records are not read: a look at a volume in good order reads the map alone. Shared blocks
+    /// stay without `visited`.
+    pub(super) fn chunk(
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        references: &'r References,
-    ) -> Result<Chunk<'r>> {
+        visited: Option<&Visited>,
+    ) -> Result<Chunk> {
         self.log.look(|state| {
             let mut chunk = self.stored_blocks(state, volume, stretch)?;
             if chunk.is_scattered(self.run_blocks()) {
-                self.find_movable(state, volume, (references, false), &mut chunk)?;
+                self.find_movable(state, volume, (visited, false), &mut chunk)?;
             }
             Ok(chunk)
         })
@@ -127,84 +145,75 @@ impl Mover {
 
     /// Looks at the blocks of a chunk as [`Self::chunk`] does, whether they are scattered or not.
     /// With `asks`, those count as movable that may come back from the domain.
-    pub(super) fn whole_chunk<'r>(
+    pub(super) fn whole_chunk(
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        (references, asks): (&'r References, bool),
-    ) -> Result<Chunk<'r>> {
+        (visited, asks): (&Visited, bool),
+    ) -> Result<Chunk> {
         self.log.look(|state| {
             let mut chunk = self.stored_blocks(state, volume, stretch)?;
-            self.find_movable(state, volume, (references, asks), &mut chunk)?;
+            self.find_movable(state, volume, (Some(visited), asks), &mut chunk)?;
             Ok(chunk)
         })
     }
 
     /// Looks up the blocks of a chunk. None counts as movable.
-    fn stored_blocks<'r>(
+    fn stored_blocks(
         &self,
         state: &State,
         volume: &VolumeShared,
         stretch: Stretch,
-    ) -> Result<Chunk<'r>> {
+    ) -> Result<Chunk> {
         let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
         let places = state.places(volume.id(), &lbns)?;
         let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
         Ok(Chunk {
             kind: self.superblock.store,
-            volume: volume.id(),
-            stretch,
-            blocks: stored.map(|wanted| ChunkBlock { wanted, others: None }).collect(),
+            blocks: stored.map(|wanted| ChunkBlock { wanted, content: None }).collect(),
             unexamined: 0,
             fixed: 0,
         })
     }
 
     /// Finds the movable blocks of a chunk by their records.
-    fn find_movable<'r>(
+    fn find_movable(
         &self,
         state: &State,
         volume: &VolumeShared,
-        (references, asks): (&'r References, bool),
-        chunk: &mut Chunk<'r>,
+        (visited, asks): (Option<&Visited>, bool),
+        chunk: &mut Chunk,
     ) -> Result<()> {
         let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
         let records = state.records(&pbns)?;
-        let mut changes_left = MAX_CHANGES;
-        for (at, (block, record)) in chunk.blocks.iter_mut().zip(&records).enumerate() {
+        let mut shared = BTreeSet::new();
+        for (block, record) in chunk.blocks.iter_mut().zip(&records) {
             // A block without a fingerprint is the durable mark of the finder's work. The finder
             // compares its PBN at the end, and would have to begin again.
             let is_unexamined = volume.is_examined() && record.fingerprint.is_none();
-            let Wanted { lbn, pbn, .. } = block.wanted;
+            let Wanted { lbn, pbn, checksum } = block.wanted;
             // The old place of a kept block would not become free.
             let is_free = !self.data.is_kept(pbn) || asks && self.data.may_come_back(pbn);
-            let can_move = is_free && is_movable(state, volume.id(), lbn, record);
-            let is_fixed = !can_move || is_unexamined || record.references > MAX_OF_BLOCK;
-            let others = match record.references {
-                1 => Some(&[][..]),
-                count => references.others(pbn, (volume.id(), lbn), count),
+            let can_move = is_free && !record.is_suspect;
+            chunk.fixed += u64::from(!can_move || is_unexamined);
+            // Entries that volumes share are counted once, and cannot be changed one by one.
+            let is_alone =
+                record.references == 1 && !state.backend().is_in_shared_part(volume.id(), lbn);
+            let first = Reference { pbn, volume: volume.id(), lbn };
+            let followers = match visited {
+                _ if is_alone => Some(Followers::These { first, others: &[] }),
+                Some(visited) if !visited.has(pbn) && shared.insert(pbn) => {
+                    Some(Followers::All(record.references))
+                }
+                _ => None,
             };
-            let others = others.filter(|_| can_move);
-            block.others = others.filter(|_| !is_unexamined);
-            chunk.unexamined += u64::from(others.is_some() && is_unexamined);
-            chunk.fixed += u64::from(is_fixed);
-            if block.others.is_some() {
-                let Some(left) = changes_left.checked_sub(record.references) else {
-                    chunk.stretch.end = lbn.0;
-                    chunk.blocks.truncate(at);
-                    break;
-                };
-                changes_left = left;
-            }
+            let followers = followers.filter(|_| can_move);
+            chunk.unexamined += u64::from(followers.is_some() && is_unexamined);
+            let followers = followers.filter(|_| !is_unexamined);
+            block.content = followers.map(|followers| Content { pbn, checksum, followers });
         }
         Ok(())
     }
-}
-
-/// Returns whether the block of this LBN is intact, and its references can be changed one by one:
-/// those that volumes share are counted once.
-fn is_movable(state: &State, volume: VolumeId, lbn: Lbn, record: &Record) -> bool {
-    !record.is_suspect && !state.backend().is_in_shared_part(volume, lbn)
 }
 
 #[cfg(test)]
@@ -213,22 +222,16 @@ mod tests {
     use gemelo_format::Checksum;
 
     /// A chunk with these PBNs; negative ones are not movable.
-    fn chunk(pbns: &[i32]) -> Chunk<'static> {
+    fn chunk(pbns: &[i32]) -> Chunk {
         let block = |(lbn, number): (u64, &i32)| {
             let pbn = Pbn::new(number.unsigned_abs().into()).unwrap();
-            let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum: Checksum(0) };
-            ChunkBlock { wanted, others: (*number > 0).then_some(&[][..]) }
+            let checksum = Checksum(0);
+            let content = Content { pbn, checksum, followers: Followers::All(2) };
+            let content = (*number > 0).then_some(content);
+            ChunkBlock { wanted: Wanted { lbn: Lbn(lbn), pbn, checksum }, content }
         };
-        let stretch = Stretch { first: 0, end: pbns.len() as u64 };
-        let kind = StoreKind::Plain;
-        Chunk {
-            kind,
-            volume: VolumeId(1),
-            stretch,
-            blocks: (0..).zip(pbns).map(block).collect(),
-            unexamined: 0,
-            fixed: 0,
-        }
+        let blocks = (0..).zip(pbns).map(block).collect();
+        Chunk { kind: StoreKind::Plain, blocks, unexamined: 0, fixed: 0 }
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Relocator {
     fn follow(&self, content: &Elsewhere<'_>, moved: &mut bool) -> Result<()> {
         for some in content.references.chunks(SETTLED_BLOCKS) {
             self.mover.log.bound_open_commit()?;
-            self.mover.with_open(some.iter(), (None, Entering::Waits), |open| {
+            self.mover.with_open(some.iter(), Entering::Waits, |open| {
                 let _held = HeldPages::hold();
                 let some = || some.iter().filter(|reference| open.have(reference));
                 self.mover.warm(some())?;

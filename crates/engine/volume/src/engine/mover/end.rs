@@ -8,16 +8,15 @@
 //! 4. All begins again until no barred block is in use: a write that had taken one before may have
 //!    stored there meanwhile.
 //!
-//! The maps follow with the next checkpoint. No barred block may be given out before it.
+//! A barred block is unused when the checkpoint after the moves is durable.
 
 use super::Mover;
-use super::moves::SETTLED_BLOCKS;
+use super::moves::{Content, Followers, MoveState, OpenVolumes};
 use crate::engine::damage::Healer;
-use crate::engine::data::{FormRoom, GoodForm, NewPlace, StoredContents};
+use crate::engine::data::{FormRoom, GoodForm, StoredContents};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
-    Change, Checksum, Compression, DiskRole, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, PoolSeed,
-    VolumeId,
+    Checksum, Compression, DiskRole, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, PoolSeed, VolumeId,
 };
 use gemelo_metadata::{Differences, HeldPages, Record};
 use gemelo_store::{Compressed, ContentRead};
@@ -31,8 +30,6 @@ const MAX_FOUND: usize = 4 << 20;
 const LEAVES_AT_ONCE: usize = 64;
 /// Bytes that are read, moved and written together.
 const BYTES_AT_ONCE: usize = 1 << 20;
-/// Pages of a map that a reference to a moved block may have written anew.
-const PAGES_OF_REFERENCE: u64 = 5;
 /// Walks that find nothing to move before blocks that are in use count as left, and the pause
 /// before each: requests that were under way have ended by then.
 const MAX_FUTILE_WALKS: u32 = 100;
@@ -51,7 +48,7 @@ struct Part {
 
 /// Contents that pass their checksums, and their bytes as the store has them.
 struct GoodContents {
-    expected: Vec<MappedContent>,
+    contents: Vec<Content<'static>>,
     forms: Vec<Vec<u8>>,
 }
 
@@ -151,44 +148,44 @@ impl Shrinker {
         })
     }
 
-    fn move_contents(&self, contents: &[MappedContent]) -> Result<Part> {
+    fn move_contents(&self, found: &[MappedContent]) -> Result<Part> {
         let _pin = self.mover.begin()?;
-        let pbns: Vec<Pbn> = contents.iter().map(|(pbn, _)| *pbn).collect();
-        let _held = HeldPages::hold();
+        let pbns: Vec<Pbn> = found.iter().map(|(pbn, _)| *pbn).collect();
         let records = self.mover.log.records(&pbns)?;
-        let references = records.iter().map(|record| u64::from(record.references)).sum::<u64>();
-        self.mover.log.reserve_slots_for(references.saturating_mul(PAGES_OF_REFERENCE))?;
-        let used = contents.iter().zip(&records).filter(|(_, record)| record.references > 0);
+        let used = found.iter().zip(&records).filter(|(_, record)| record.references > 0);
         let (intact, suspect): (Vec<_>, Vec<_>) = used.partition(|(_, record)| !record.is_suspect);
-        let wanted: Vec<MappedContent> =
-            intact.into_iter().map(|(expected, _)| *expected).collect();
+        let content = |((pbn, checksum), record): (&MappedContent, &Record)| Content {
+            pbn: *pbn,
+            checksum: *checksum,
+            followers: Followers::All(record.references),
+        };
+        let wanted: Vec<Content<'_>> = intact.into_iter().map(content).collect();
+        self.mover.reserve_slots(&wanted)?;
         let good = self.read(&wanted);
-        let damaged = (suspect.len() + wanted.len() - good.expected.len()) as u64;
-        let mut passed = good.expected.iter().peekable();
-        for one in &wanted {
-            if passed.next_if_eq(&one).is_none() {
+        let damaged = (suspect.len() + wanted.len() - good.contents.len()) as u64;
+        let mut passed = good.contents.iter().map(|content| content.pbn).peekable();
+        for Content { pbn, .. } in wanted {
+            if passed.next_if_eq(&pbn).is_none() {
                 // The next write of such a content heals it.
-                self.healer.suspect(one.0);
+                self.healer.suspect(pbn);
             }
         }
-        if good.expected.is_empty() {
+        if good.contents.is_empty() {
             return Ok(Part { moved: 0, damaged });
         }
         let stored = self.store(&good)?.ok_or(VolumeError::NoSpace { disk: DiskRole::Data })?;
-        let StoredContents { places, taken: _taken } = stored;
-        let mut made = vec![false; places.len()];
-        let followed = self.follow((&good.expected, &places), &mut made);
-        let unused = places.iter().zip(&made).filter(|(_, made)| !**made);
-        self.mover.give_back(unused.map(|(place, _)| place));
-        followed?;
-        Ok(Part { moved: made.iter().filter(|made| **made).count() as u64, damaged })
+        let states = self.mover.carry_out(&good.contents, stored, &OpenVolumes::default())?;
+        let moved = states.iter().filter(|state| **state == MoveState::Made).count() as u64;
+        Ok(Part { moved, damaged })
     }
 
     /// Reads contents, and leaves out those that do not pass their checksums.
-    fn read(&self, wanted: &[MappedContent]) -> GoodContents {
+    fn read(&self, wanted: &[Content<'static>]) -> GoodContents {
         let data = &self.mover.data;
-        let pairs: Vec<(MappedContent, Vec<u8>)> = if data.has_forms() {
-            let forms = wanted.iter().zip(data.read_good_forms(wanted));
+        let pairs: Vec<(Content<'static>, Vec<u8>)> = if data.has_forms() {
+            let mapped: Vec<MappedContent> =
+                wanted.iter().map(|content| (content.pbn, content.checksum)).collect();
+            let forms = wanted.iter().zip(data.read_good_forms(&mapped));
             forms
                 .filter_map(|(one, form)| Some((*one, form.map(|GoodForm { form, .. }| form)?)))
                 .collect()
@@ -198,56 +195,33 @@ impl Shrinker {
             let mut reads: Vec<ContentRead<'_>> = wanted
                 .iter()
                 .zip(buffers)
-                .map(|((pbn, _), buffer)| ContentRead::new(*pbn, 0, buffer).compared())
+                .map(|(one, buffer)| ContentRead::new(one.pbn, 0, buffer).compared())
                 .collect();
             data.read(&mut reads);
             let outcomes: Vec<bool> = reads.iter().map(|read| read.outcome.is_ok()).collect();
             let seed = PoolSeed::of(&self.mover.superblock);
             let read = wanted.iter().copied().zip(contents).zip(outcomes);
-            let is_good = |((_, checksum), content): &(MappedContent, Vec<u8>)| {
-                seed.of_content(content) == *checksum
-            };
+            let is_good =
+                |(one, content): &(Content<'_>, Vec<u8>)| seed.of_content(content) == one.checksum;
             read.filter(|(one, is_read)| *is_read && is_good(one)).map(|(one, _)| one).collect()
         };
-        let (expected, forms) = pairs.into_iter().unzip();
-        GoodContents { expected, forms }
+        let (contents, forms) = pairs.into_iter().unzip();
+        GoodContents { contents, forms }
     }
 
     /// Stores contents unchanged in other blocks; [`None`] if there is too little room.
     fn store(
         &self,
-        GoodContents { expected, forms }: &GoodContents,
+        GoodContents { contents, forms }: &GoodContents,
     ) -> Result<Option<StoredContents<'_>>> {
         let data = &self.mover.data;
         let bytes: Vec<&[u8]> = forms.iter().map(Vec::as_slice).collect();
         if !data.has_forms() {
             return data.store_new(&bytes, Compression::Off, (&[], false));
         }
-        let pairs = expected.iter().zip(&bytes).map(|((pbn, _), form)| (*pbn, *form));
+        let pairs = contents.iter().zip(&bytes).map(|(one, form)| (one.pbn, *form));
         let Some(compressed) = Compressed::of_forms(pairs) else { return Ok(None) };
         data.store_forms(&bytes, &compressed, FormRoom::Any)
-    }
-
-    /// Lets all references to contents follow that are still in use and not known to be damaged.
-    fn follow(
-        &self,
-        (contents, places): (&[MappedContent], &[NewPlace]),
-        made: &mut [bool],
-    ) -> Result<()> {
-        let log = &self.mover.log;
-        let mut all = contents.iter().zip(places).zip(made).peekable();
-        while all.peek().is_some() {
-            let mut state = log.write();
-            for (((from, checksum), place), made) in all.by_ref().take(SETTLED_BLOCKS) {
-                let is_movable = |record: &Record| record.references > 0 && !record.is_suspect;
-                if place.outcome.is_ok() && state.records(&[*from])?.iter().all(is_movable) {
-                    let (from, to, checksum) = (*from, place.pbn, *checksum);
-                    log.apply(&mut state, &Change::Move { from, to, checksum })?;
-                    *made = true;
-                }
-            }
-        }
-        Ok(())
     }
 }
 

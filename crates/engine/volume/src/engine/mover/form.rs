@@ -3,15 +3,14 @@
 //!
 //! A volume's compression may be changed while it has contents. The command goes through all maps
 //! and reads the stored forms. A content whose form would be another one is compressed anew and
-//! moved. A content with several references moves with all of them, where the first of them is, so
-//! the compression of that volume applies. What was moved needs nothing more, so a run that was
-//! stopped is continued by the next one.
+//! moved. A content with several references moves with all of them, where the first of them is
+//! ([`super::chunk`]), so the compression of that volume applies. What was moved needs nothing
+//! more, so a run that was stopped is continued by the next one.
 
 use super::Mover;
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Visited};
 use super::moves::{Content, MoveState};
 use super::order::Stretch;
-use super::references::References;
 use crate::engine::VolumeShared;
 use crate::engine::data::{FormRoom, GoodForm};
 use crate::error::Result;
@@ -35,8 +34,8 @@ pub struct RecompressReport {
     /// Contents that need another form and have the old one, because a request changed them
     /// meanwhile, or because they could not be read or written.
     pub left_blocks: u64,
-    /// Blocks that were not read, because they cannot be moved: they have too many references, are
-    /// in a part of a map that snapshots share, wait for the finder, or are known to be damaged.
+    /// Blocks that were not read, because they cannot be moved: they wait for the finder, are known
+    /// to be damaged, or other members may use them.
     pub fixed_blocks: u64,
     /// Bytes that the moved contents took before.
     pub bytes_before: u64,
@@ -60,8 +59,8 @@ impl RecompressReport {
 }
 
 /// A content, the bytes that it takes, and those that it would take.
-struct Again<'r> {
-    content: Content<'r>,
+struct Again {
+    content: Content<'static>,
     bytes: Vec<u8>,
     /// Stored before and after.
     stored: (u64, u64),
@@ -85,20 +84,19 @@ impl Recompressor {
     ) -> Result<RecompressReport> {
         self.mover.data.check_compresses()?;
         let mut total = RecompressReport::default();
-        let references =
-            self.mover.shared_references(&mut || each(&RecompressReport::default()))?;
-        for volume in self.mover.catalogue.all().into_values() {
+        let mut visited = Visited::default();
+        for volume in self.mover.volumes() {
             let asks = Cell::new(self.mover.data.has_free_veto());
-            let mut step = |left: Stretch| {
+            let mut step = |left: Stretch, visited: &Visited| {
                 let end = left.end.min(left.first + self.mover.chunk_blocks());
                 let stretch = Stretch { end, ..left };
-                let rule = (&references, asks.get());
+                let rule = (visited, asks.get());
                 let part = self.recompress_with_room(&volume, stretch, rule)?;
                 assert!(part.is_none_or(|(_, done)| done > left.first), "each step goes on");
                 let next = part.map_or(left.first, |(_, done)| done);
                 Ok((part.map(|(report, _)| report), next))
             };
-            self.mover.each_chunk(&volume, &mut step, &mut |report| {
+            self.mover.each_chunk((&volume, &mut visited), &mut step, &mut |report| {
                 asks.set(report.is_some() && self.mover.data.has_free_veto());
                 let Some(report) = report else {
                     // What has not come back then stays as it is.
@@ -109,6 +107,7 @@ impl Recompressor {
                 each(&report)
             })?;
         }
+        self.mover.settle_old_places()?;
         Ok(total)
     }
 
@@ -119,15 +118,16 @@ impl Recompressor {
         &self,
         volume: &VolumeShared,
         mut stretch: Stretch,
-        references: (&References, bool),
+        rule: (&Visited, bool),
     ) -> Result<Option<(RecompressReport, u64)>> {
         let mut has_flushed = false;
         loop {
-            let Some(part) = self.recompress_part(volume, stretch, references)? else {
+            let Some(report) = self.recompress_part(volume, stretch, rule)? else {
                 return Ok(None);
             };
+            let part = (report, stretch.end);
             let blocks = stretch.end - stretch.first;
-            if !part.0.is_short_of_room || has_flushed && blocks == 1 {
+            if !report.is_short_of_room || has_flushed && blocks == 1 {
                 return Ok(Some(part));
             }
             if !has_flushed && !self.mover.free_old_places()? {
@@ -142,18 +142,18 @@ impl Recompressor {
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        (references, asks): (&References, bool),
-    ) -> Result<Option<(RecompressReport, u64)>> {
+        rule: (&Visited, bool),
+    ) -> Result<Option<RecompressReport>> {
         let _pin = self.mover.begin()?;
-        let chunk = self.mover.whole_chunk(volume, stretch, (references, asks))?;
+        let chunk = self.mover.whole_chunk(volume, stretch, rule)?;
         let mut report = RecompressReport {
-            examined_blocks: chunk.blocks.len() as u64,
+            examined_blocks: chunk.blocks(),
             fixed_blocks: chunk.fixed,
             ..RecompressReport::default()
         };
         let (again, compressed) = self.other_forms(&chunk, volume.compression(), &mut report);
         let contents: Vec<Content<'_>> = again.iter().map(|one| one.content).collect();
-        let pbns: Vec<_> = contents.iter().map(Content::pbn).collect();
+        let pbns: Vec<_> = contents.iter().map(|content| content.pbn).collect();
         if self.mover.data.want_back(&pbns) {
             return Ok(None);
         }
@@ -170,24 +170,24 @@ impl Recompressor {
             }
             report.left_blocks += again.len() as u64 - report.moved_blocks;
         }
-        Ok(Some((report, chunk.stretch.end)))
+        Ok(Some(report))
     }
 
     /// The contents of a chunk that need another form, and these forms.
-    fn other_forms<'r>(
+    fn other_forms(
         &self,
-        chunk: &Chunk<'r>,
+        chunk: &Chunk,
         compression: Compression,
         report: &mut RecompressReport,
-    ) -> (Vec<Again<'r>>, Compressed) {
+    ) -> (Vec<Again>, Compressed) {
         let data = &self.mover.data;
         let movable = chunk.movable();
-        let wanted: Vec<_> = movable.iter().map(|one| (one.pbn(), one.checksum)).collect();
+        let wanted: Vec<_> = movable.iter().map(|(one, _)| (one.pbn, one.checksum)).collect();
         let forms = movable.iter().zip(data.read_good_forms(&wanted));
-        let good: Vec<(&Content<'r>, GoodForm)> =
-            forms.filter_map(|(content, form)| Some((content, form?))).collect();
+        let good: Vec<(Content<'static>, GoodForm)> =
+            forms.filter_map(|((content, _), form)| Some((*content, form?))).collect();
         report.left_blocks += (movable.len() - good.len()) as u64;
-        let old = Compressed::of_forms(good.iter().map(|(one, good)| (one.pbn(), &*good.form)));
+        let old = Compressed::of_forms(good.iter().map(|(one, good)| (one.pbn, &*good.form)));
         let Some(old) = old else { return (Vec::new(), Compressed::default()) };
         let contents: Vec<&[u8]> = good.iter().map(|(_, good)| &*good.content).collect();
         let mut new = data.compress(&contents, compression);
@@ -199,8 +199,8 @@ impl Recompressor {
         let changes: Vec<Option<(u64, u64)>> = old.parts().zip(new.parts()).map(change).collect();
         assert_eq!(changes.len(), good.len(), "each content has an old and a new form");
         new.retain(|number| changes.get(number).is_some_and(Option::is_some));
-        let again = |((content, good), stored): ((&Content<'r>, GoodForm), Option<_>)| {
-            Some(Again { content: *content, bytes: good.content, stored: stored? })
+        let again = |((content, good), stored): ((Content<'static>, GoodForm), Option<_>)| {
+            Some(Again { content, bytes: good.content, stored: stored? })
         };
         (good.into_iter().zip(changes).filter_map(again).collect(), new)
     }

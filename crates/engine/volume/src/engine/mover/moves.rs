@@ -1,5 +1,6 @@
 //! Carries moves out: changes the map entries that still refer to contents that were stored again.
 
+use super::chunk::Visited;
 use super::order::Stretch;
 use super::references::Reference;
 use crate::engine::catalogue::Catalogue;
@@ -7,7 +8,7 @@ use crate::engine::data::{DataPath, NewPlace, Pin, StoredContents};
 use crate::engine::health::Health;
 use crate::engine::log::Log;
 use crate::engine::parts::Common;
-use crate::engine::{State, VolumeShared, Wanted};
+use crate::engine::{State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use crate::pool::Tuning;
 use gemelo_format::{Change, Checksum, Lbn, MapEntry, Pbn, Superblock, VolumeId};
@@ -15,37 +16,55 @@ use gemelo_metadata::{HeldPages, Record};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Pages of a map that a reference to a moved block may have written anew.
+const PAGES_OF_REFERENCE: u64 = 5;
 /// Contents whose map entries are changed in one hold of the state's lock: some 100 µs.
 pub(super) const SETTLED_BLOCKS: usize = 64;
 /// References that are this near each other need the same pages of a map, mostly.
 const NEAR_LBNS: u64 = 256;
 
-/// A content that is to move, with all references to it.
+/// The references that follow a content.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Followers<'r> {
+    /// These are all that it has, and their map entries change one by one.
+    These { first: Reference, others: &'r [Reference] },
+    /// All that it has, by one change of its block. This was their number when it was looked at.
+    All(u32),
+}
+
+/// A content that is to move.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content<'r> {
-    /// The first one by the id of the volume and the LBN.
-    pub(super) first: Reference,
-    pub(super) others: &'r [Reference],
+    pub(super) pbn: Pbn,
     pub(super) checksum: Checksum,
+    pub(super) followers: Followers<'r>,
 }
 
 impl Content<'_> {
-    pub(super) const fn pbn(&self) -> Pbn {
-        self.first.pbn
-    }
-
+    /// The references whose map entries change.
     pub(super) fn references(&self) -> impl Iterator<Item = &Reference> {
-        std::iter::once(&self.first).chain(self.others)
+        let (first, others) = match &self.followers {
+            Followers::These { first, others } => (Some(first), *others),
+            Followers::All(_) => (None, &[][..]),
+        };
+        first.into_iter().chain(others)
     }
 
-    /// The map entries that change if it moves.
+    /// The number of changes if it moves.
     pub(super) const fn changes(&self) -> usize {
-        1 + self.others.len()
+        match self.followers {
+            Followers::These { others, .. } => 1 + others.len(),
+            Followers::All(_) => 1,
+        }
     }
 
-    /// The block of the first reference, to be read.
-    pub(super) const fn wanted(&self) -> Wanted {
-        Wanted { lbn: self.first.lbn, pbn: self.first.pbn, checksum: self.checksum }
+    /// Pages of maps that the next checkpoint may write anew if it moves, beside those that its
+    /// changes name.
+    const fn more_pages(&self) -> u64 {
+        match self.followers {
+            Followers::These { .. } => 0,
+            Followers::All(count) => count as u64 * PAGES_OF_REFERENCE,
+        }
     }
 }
 
@@ -61,7 +80,7 @@ pub(super) enum MoveState {
 }
 
 /// Volumes whose gates are entered, so that they keep their sizes: their ids and blocks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OpenVolumes(Vec<(VolumeId, u64)>);
 
 impl OpenVolumes {
@@ -113,12 +132,19 @@ impl Mover {
         Ok(self.data.pin())
     }
 
+    /// All volumes, in the order of their ids.
+    pub(super) fn volumes(&self) -> Vec<Arc<VolumeShared>> {
+        let mut volumes: Vec<_> = self.catalogue.all().into_values().collect();
+        volumes.sort_unstable_by_key(|volume| volume.id());
+        volumes
+    }
+
     /// Goes through the mapped LBNs of a volume. Calls `step` with those that are left, whose gate
     /// is entered, for what it has done and where it goes on, and then `after` without the gate.
     pub(super) fn each_chunk<R>(
         &self,
-        volume: &VolumeShared,
-        step: &mut dyn FnMut(Stretch) -> Result<(R, u64)>,
+        (volume, visited): (&VolumeShared, &mut Visited),
+        step: &mut dyn FnMut(Stretch, &Visited) -> Result<(R, u64)>,
         after: &mut dyn FnMut(R) -> Result<()>,
     ) -> Result<()> {
         let mut next = Lbn(0);
@@ -130,7 +156,9 @@ impl Mover {
             }
             let mapped = self.log.next_mapped(volume.id(), next, Lbn(end))?;
             let Some(Lbn(first)) = mapped else { return Ok(()) };
-            let (done, following) = step(Stretch { first, end })?;
+            let (done, following) = step(Stretch { first, end }, visited)?;
+            let stretch = Stretch { first, end: following.min(end) };
+            visited.note(&self.log, volume.id(), stretch)?;
             drop(is_removed);
             next = Lbn(following);
             after(done)?;
@@ -138,24 +166,16 @@ impl Mover {
     }
 
     /// Calls with the volumes of these references, whose gates are entered in the order of their
-    /// ids. That of `entered` is entered already; no other has a lower id.
+    /// ids.
     pub(super) fn with_open<'r, T>(
         &self,
         references: impl Iterator<Item = &'r Reference>,
-        (entered, entering): (Option<&VolumeShared>, Entering),
+        entering: Entering,
         act: impl FnOnce(&OpenVolumes) -> Result<T>,
     ) -> Result<T> {
-        let held = entered.map(VolumeShared::id);
-        let ids: BTreeSet<VolumeId> = references
-            .map(|reference| reference.volume)
-            .filter(|volume| Some(*volume) != held)
-            .collect();
-        let mut volumes: Vec<Arc<VolumeShared>> = Vec::new();
-        if !ids.is_empty() {
-            volumes
-                .extend(self.catalogue.all().into_values().filter(|one| ids.contains(&one.id())));
-        }
-        volumes.sort_unstable_by_key(|volume| volume.id());
+        let ids: BTreeSet<VolumeId> = references.map(|reference| reference.volume).collect();
+        let mut volumes = if ids.is_empty() { Vec::new() } else { self.volumes() };
+        volumes.retain(|volume| ids.contains(&volume.id()));
         let mut gates = Vec::with_capacity(volumes.len());
         for volume in &volumes {
             let gate = match entering {
@@ -167,8 +187,13 @@ impl Mover {
         let is_open =
             |gate: &Option<_>| gate.as_deref().is_some_and(|is_removed: &bool| !is_removed);
         let open = gates.iter().filter(|(_, gate)| is_open(gate));
-        let open = open.map(|(volume, _)| &***volume).chain(entered);
+        let open = open.map(|(volume, _)| volume);
         act(&OpenVolumes(open.map(|volume| (volume.id(), volume.blocks())).collect()))
+    }
+
+    /// Allocates the slots that the moves of these contents may need.
+    pub(super) fn reserve_slots(&self, contents: &[Content<'_>]) -> Result<()> {
+        self.log.reserve_slots_for(contents.iter().map(Content::more_pages).sum())
     }
 
     /// Moves contents of a volume whose gate is entered, if `store` finds room for them. The caller
@@ -179,11 +204,9 @@ impl Mover {
         contents: &[Content<'_>],
         store: impl FnOnce() -> Result<Option<StoredContents<'e>>>,
     ) -> Result<Option<Vec<MoveState>>> {
-        self.log.reserve_slots()?;
-        let references = contents.iter().flat_map(Content::references);
-        self.with_open(references, (Some(volume), Entering::Waits), |open| {
-            store()?.map(|stored| self.carry_out(contents, stored, open)).transpose()
-        })
+        self.reserve_slots(contents)?;
+        let open = OpenVolumes(vec![(volume.id(), volume.blocks())]);
+        store()?.map(|stored| self.carry_out(contents, stored, &open)).transpose()
     }
 
     /// Lets the references of contents follow to the places where these were stored. The caller
@@ -199,9 +222,12 @@ impl Mover {
         assert_eq!(places.len(), contents.len(), "each content that moves has a new place");
         let mut states = vec![MoveState::Overtaken; contents.len()];
         let _held = HeldPages::hold();
+        let pbns: Vec<Pbn> = contents.iter().map(|content| content.pbn).collect();
         let references = contents.iter().flat_map(Content::references);
         let settled = self
-            .warm(references.filter(|reference| open.have(reference)))
+            .log
+            .records(&pbns)
+            .and_then(|_| self.warm(references.filter(|reference| open.have(reference))))
             .and_then(|()| self.settle((contents, &places), open, &mut states));
         let made = places.iter().zip(&states);
         self.give_back(
@@ -251,7 +277,7 @@ impl Mover {
                     continue;
                 }
                 records.clear();
-                state.backend().records(&[content.pbn()], &mut records)?;
+                state.backend().records(&[content.pbn], &mut records)?;
                 for record in &records {
                     if is_as_found(&state, content, record, open)? {
                         self.follow(&mut state, (content, place.pbn), record)?;
@@ -270,19 +296,36 @@ impl Mover {
         (content, pbn): (&Content<'_>, Pbn),
         record: &Record,
     ) -> Result<()> {
-        let (checksum, fingerprint) = (content.checksum, record.fingerprint);
-        let Reference { volume, lbn, .. } = content.first;
+        let Content { pbn: from, checksum, followers } = *content;
+        let fingerprint = record.fingerprint;
+        let Followers::These { first: Reference { volume, lbn, .. }, others } = followers else {
+            self.log.apply(state, &Change::Move { from, to: pbn, checksum })?;
+            if self.data.has_free_veto() && !fingerprint.is_none() {
+                // The domain learns of the new place.
+                self.log.apply(state, &Change::Identify { pbn, fingerprint })?;
+            }
+            return Ok(());
+        };
         self.log.apply(state, &Change::Store { volume, lbn, pbn, fingerprint, checksum })?;
-        for Reference { volume, lbn, .. } in content.others.iter().copied() {
+        for Reference { volume, lbn, .. } in others.iter().copied() {
             self.log.apply(state, &Change::Share { volume, lbn, pbn, checksum })?;
         }
         Ok(())
     }
 
+    /// Writes a checkpoint if contents have moved by their blocks, so that their old places are
+    /// free. Without room for it they are free after a later one.
+    pub(super) fn settle_old_places(&self) -> Result<()> {
+        match self.log.settle_moves() {
+            Err(VolumeError::NoSpace { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
     /// Makes the moves so far durable, and waits until their old places are free. Returns `false`
     /// if there is no room for that.
     pub(super) fn free_old_places(&self) -> Result<bool> {
-        match self.log.flush() {
+        match self.log.flush().and_then(|()| self.log.settle_moves()) {
             Err(VolumeError::NoSpace { .. }) => return Ok(false),
             other => other?,
         }
@@ -291,15 +334,20 @@ impl Mover {
     }
 }
 
-/// Returns whether a block is intact, has no other references than these, and all of them are in
-/// volumes that are open, and can be changed one by one.
+/// Returns whether a block is intact, and its references can follow: all by one change, or one by
+/// one, if it has no others than these, in volumes that are open and in no part of a map that
+/// volumes share. A block with references has the content that it had when it was pinned.
 pub(super) fn is_as_found(
     state: &State,
     content: &Content<'_>,
     record: &Record,
     open: &OpenVolumes,
 ) -> Result<bool> {
-    if record.is_suspect || record.references as usize != content.changes() {
+    if record.is_suspect || record.references == 0 {
+        return Ok(false);
+    }
+    let Followers::These { others, .. } = content.followers else { return Ok(true) };
+    if record.references as usize != 1 + others.len() {
         return Ok(false);
     }
     for reference in content.references() {

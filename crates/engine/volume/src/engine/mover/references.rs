@@ -1,9 +1,7 @@
 //! The references of blocks, collected by walks over the maps.
 //!
-//! A shared block is moved where the first of its references is, by the id of the volume and the
-//! LBN: no second volume moves it away again, a clone gets the order of its origin, and the gates
-//! of the volumes are entered in the order of their ids. The list may be out of date when it is
-//! used, so each reference is compared again under the state's lock.
+//! The list may be out of date when it is used, so each reference is compared again under the
+//! state's lock.
 
 use super::Mover;
 use crate::engine::VolumeShared;
@@ -17,7 +15,7 @@ pub(super) const MAX_OF_BLOCK: u32 = 16;
 /// where they are.
 pub(super) const MAX_REFERENCES: usize = 4 << 20;
 
-/// A reference to a shared block.
+/// A reference to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Reference {
     pub(super) pbn: Pbn,
@@ -25,8 +23,8 @@ pub(super) struct Reference {
     pub(super) lbn: Lbn,
 }
 
-/// References of shared blocks, in the order of the blocks.
-#[derive(Debug, Default)]
+/// References of blocks, in the order of these.
+#[derive(Debug)]
 pub(super) struct References {
     sorted: Vec<Reference>,
 }
@@ -44,21 +42,6 @@ impl References {
         let count = rest.partition_point(|reference| reference.pbn == pbn);
         rest.get(..count).unwrap_or_default()
     }
-
-    /// Returns the other references of a block, if this one is the first of them and all are known.
-    /// `count` is the number of references by the block's record.
-    pub(super) fn others(
-        &self,
-        pbn: Pbn,
-        (volume, lbn): (VolumeId, Lbn),
-        count: u32,
-    ) -> Option<&[Reference]> {
-        let first = self.sorted.partition_point(|reference| reference.pbn < pbn);
-        let all = self.sorted.get(first..first + count as usize)?;
-        let (owner, others) = all.split_first()?;
-        let is_complete = all.iter().all(|reference| reference.pbn == pbn);
-        (is_complete && (owner.volume, owner.lbn) == (volume, lbn)).then_some(others)
-    }
 }
 
 /// The blocks whose references are collected. One that volumes share by a part of their maps is
@@ -72,29 +55,6 @@ pub(super) struct Sought<'s> {
 }
 
 impl Mover {
-    /// Collects the references of shared blocks of all volumes, until `go_on` returns an error.
-    pub(super) fn shared_references(
-        &self,
-        go_on: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<References> {
-        let mut all = Vec::new();
-        for volume in self.catalogue.all().into_values() {
-            let mut next = Some(Lbn(0));
-            while let Some(from) = next.filter(|_| all.len() < MAX_REFERENCES) {
-                go_on()?;
-                let is_removed = volume.enter();
-                if *is_removed {
-                    break;
-                }
-                let is_wanted =
-                    |count, is_in_part: bool| !is_in_part && (2..=MAX_OF_BLOCK).contains(&count);
-                let sought = Sought { is_looked_at: &|_| true, is_wanted: &is_wanted };
-                next = self.add_references((&volume, from), sought, &mut all)?;
-            }
-        }
-        Ok(References::new(all))
-    }
-
     /// Adds the references in the next piece of a map to blocks that are wanted. Returns the LBN at
     /// which the following piece begins.
     pub(super) fn add_references(
@@ -111,30 +71,5 @@ impl Mover {
         let wanted = found.iter().filter(|one| is_wanted(one.count, one.is_in_shared_part));
         all.extend(wanted.map(|one| Reference { pbn: one.pbn, volume: volume.id(), lbn: one.lbn }));
         Ok(next)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_belongs_to_its_first_reference_if_all_are_known() {
-        let pbn = |number| Pbn::new(number).unwrap();
-        let reference = |number, volume, lbn| Reference {
-            pbn: pbn(number),
-            volume: VolumeId(volume),
-            lbn: Lbn(lbn),
-        };
-        let references =
-            References::new(vec![reference(7, 2, 1), reference(9, 1, 4), reference(7, 1, 30)]);
-        let others = |number, volume, lbn, count| {
-            references.others(pbn(number), (VolumeId(volume), Lbn(lbn)), count)
-        };
-        assert_eq!(others(7, 1, 30, 2), Some(&[reference(7, 2, 1)][..]));
-        assert_eq!(others(7, 2, 1, 2), None, "it is not the first");
-        assert_eq!(others(7, 1, 30, 3), None, "one is not known");
-        assert_eq!(others(9, 1, 4, 2), None);
-        assert_eq!(others(8, 1, 4, 2), None);
     }
 }

@@ -25,19 +25,17 @@ impl<'p> Plan<'p> {
         contents
     }
 
-    /// The LBN of each fresh block that replaces a stored one, unless it is in a row of at least
-    /// this many LBNs.
+    /// The LBN and the PBN of each fresh block that replaces a stored one, unless it is in a row of
+    /// at least this many LBNs.
     pub(in crate::engine) fn scattered(
         &self,
         row_blocks: usize,
-    ) -> impl Iterator<Item = Option<Lbn>> {
+    ) -> impl Iterator<Item = Option<(Lbn, Pbn)>> {
         let rows = self.blocks.chunk_by(|one, next| one.lbn.0 + 1 == next.lbn.0);
         rows.flat_map(move |row| {
-            let is_scattered = move |block: &Block<'p>| {
-                row.len() < row_blocks && matches!(block.place, MapEntry::Stored(..))
-            };
             let fresh = row.iter().filter(|block| block.step == BlockFate::Fresh);
-            fresh.map(move |block| is_scattered(block).then_some(block.lbn))
+            let stored = |block: &Block<'p>| Some((block.lbn, block.place.pbn()?));
+            fresh.map(move |block| stored(block).filter(|_| row.len() < row_blocks))
         })
     }
 

@@ -179,6 +179,12 @@ impl Log {
         let Effects { mut freed, identified } = effects;
         debug_assert!(self.is_unreferenced(&freed), "a freed block has a reference");
         self.data.note_identified(&identified);
+        let state = self.read();
+        if state.backend().has_moved_blocks() {
+            let is_named = |pbn: &mut Pbn| state.backend().is_moved_away(*pbn);
+            self.data.retire_named(freed.extract_if(.., is_named).collect());
+        }
+        drop(state);
         self.data.retire(&mut freed);
     }
 

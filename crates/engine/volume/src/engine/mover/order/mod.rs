@@ -7,7 +7,8 @@
 //! of a chunk and moves them to free PBNs in a row ([`runs`]).
 //!
 //! Suspect blocks and blocks that the finder has not examined stay where they are. A block with
-//! several references moves with all of them by the command alone, which walks over all maps.
+//! several references moves with all of them, by the command alone: the next checkpoint then walks
+//! over all maps.
 
 mod marks;
 mod runs;
@@ -22,9 +23,8 @@ pub(crate) use sample::layout_of;
 pub(in crate::engine) use work::work;
 
 use super::Mover;
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Visited};
 use super::moves::{Content, MoveState};
-use super::references::References;
 use crate::counters::{PoolCounters, add};
 use crate::engine::VolumeShared;
 use crate::engine::checked::Reader;
@@ -66,7 +66,6 @@ impl ArrangeReport {
 }
 
 /// The outcome of a chunk.
-#[derive(Default)]
 struct Arranged {
     report: ArrangeReport,
     /// `true` if the chunk has to be looked at again later.
@@ -96,71 +95,51 @@ impl Arranger {
         }
     }
 
-    /// Brings the blocks of a chunk together, if they are scattered. Blocks with many references
-    /// are done in parts, so that a commit has few changes. The caller has entered the volume's
-    /// gate.
+    /// Brings the blocks of a chunk together, if they are scattered. Shared ones stay without
+    /// `visited`. The caller has entered the volume's gate.
     fn arrange_chunk(
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        means: &mut Means,
+        (runs, visited): (&mut FreeRuns, Option<&Visited>),
     ) -> Result<Arranged> {
-        let mut arranged = Arranged::default();
-        let mut left = stretch;
-        while left.first < left.end && !arranged.report.is_short_of_room {
-            left.first = self.arrange_part(volume, left, (means, &mut arranged))?;
-        }
-        Ok(arranged)
-    }
-
-    /// Brings the first blocks of a chunk together, as many as one commit may change. Returns the
-    /// LBN after them.
-    fn arrange_part(
-        &self,
-        volume: &VolumeShared,
-        stretch: Stretch,
-        (means, arranged): (&mut Means, &mut Arranged),
-    ) -> Result<u64> {
         let _pin = self.mover.begin()?;
-        let chunk = self.mover.chunk(volume, stretch, &means.references)?;
-        let stretch = chunk.stretch;
-        let runs = chunk.runs();
-        let mut part = Arranged {
+        let chunk = self.mover.chunk(volume, stretch, visited)?;
+        let mut arranged = Arranged {
             report: ArrangeReport {
-                examined_blocks: chunk.blocks.len() as u64,
-                runs_before: runs,
-                runs_after: runs,
+                examined_blocks: chunk.blocks(),
+                runs_before: chunk.runs(),
+                runs_after: chunk.runs(),
                 ..ArrangeReport::default()
             },
             is_left: chunk.unexamined > 0,
         };
         if chunk.is_worth(self.mover.run_blocks()) {
-            self.move_blocks(volume, &chunk, (&mut means.runs, &mut part))?;
-            let report = &mut part.report;
+            self.move_blocks(volume, &chunk, (runs, &mut arranged))?;
+            let report = &mut arranged.report;
             if report.moved_blocks > 0 {
-                report.runs_after = self.mover.chunk(volume, stretch, &means.references)?.runs();
+                report.runs_after = self.mover.chunk(volume, stretch, visited)?.runs();
             }
             add(&self.counters.arranged_blocks, report.moved_blocks);
             add(&self.counters.arrange_overtaken_blocks, report.overtaken_blocks);
         }
-        arranged.report.add(part.report);
-        arranged.is_left |= part.is_left;
-        Ok(stretch.end)
+        Ok(arranged)
     }
 
     fn move_blocks(
         &self,
         volume: &VolumeShared,
-        chunk: &Chunk<'_>,
+        chunk: &Chunk,
         (runs, arranged): (&mut FreeRuns, &mut Arranged),
     ) -> Result<()> {
         let block_bytes = self.mover.data.block_bytes();
         let movable = chunk.movable();
-        let wanted: Vec<_> = movable.iter().map(Content::wanted).collect();
+        let wanted: Vec<_> = movable.iter().map(|(_, wanted)| *wanted).collect();
         let mut contents = vec![0; movable.len() * block_bytes];
         let read =
             self.reader.read_blocks(volume.id(), &wanted, contents.chunks_exact_mut(block_bytes));
-        let blocks = movable.iter().copied().zip(contents.chunks_exact(block_bytes)).zip(&read);
+        let all = movable.iter().map(|(content, _)| *content);
+        let blocks = all.zip(contents.chunks_exact(block_bytes)).zip(&read);
         let good = blocks.filter(|(_, read)| read.is_ok()).map(|(block, _)| block);
         let (good, contents): (Vec<Content<'_>>, Vec<&[u8]>) = good.unzip();
         let least = self.mover.run_blocks() as usize;
@@ -176,12 +155,4 @@ impl Arranger {
         arranged.report.overtaken_blocks = movable.len() as u64 - moved;
         Ok(())
     }
-}
-
-/// The means by which chunks are arranged one after another.
-#[derive(Debug, Default)]
-struct Means {
-    runs: FreeRuns,
-    /// The references of shared blocks, if they are to be moved.
-    references: References,
 }

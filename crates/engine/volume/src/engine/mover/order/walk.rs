@@ -2,8 +2,10 @@
 //! all of them.
 
 use super::marks::{Marks, Stretch, Tick};
-use super::{ArrangeReport, Arranger, Means};
+use super::runs::FreeRuns;
+use super::{ArrangeReport, Arranger};
 use crate::engine::VolumeShared;
+use crate::engine::mover::chunk::Visited;
 use crate::error::Result;
 use gemelo_format::{Lbn, VolumeId};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ pub(super) struct Walk {
     current: Option<Current>,
     /// The volume of the last stretch. The next stretch is looked for in the volume after it.
     last: Option<VolumeId>,
-    pub(super) means: Means,
+    pub(super) runs: FreeRuns,
 }
 
 /// The rule that says which stretches are due.
@@ -51,7 +53,7 @@ impl Arranger {
         }
         let left = Stretch { first: chunk.end, ..stretch };
         let again = || marks.mark(blocks, std::iter::once(Lbn(chunk.first)), self.ticker.now());
-        let arranged = match self.arrange_chunk(&volume, chunk, &mut walk.means) {
+        let arranged = match self.arrange_chunk(&volume, chunk, (&mut walk.runs, None)) {
             Ok(arranged) => arranged,
             Err(error) => {
                 again();
@@ -110,13 +112,14 @@ impl Arranger {
         mut each: impl FnMut(&ArrangeReport) -> Result<()>,
     ) -> Result<ArrangeReport> {
         let mut total = ArrangeReport::default();
-        let references = self.mover.shared_references(&mut || each(&ArrangeReport::default()))?;
-        let mut means = Means { references, ..Means::default() };
-        for volume in self.mover.catalogue.all().into_values() {
+        let (mut runs, mut visited) = (FreeRuns::default(), Visited::default());
+        for volume in self.mover.volumes() {
             volume.marks().end_sweep();
-            means.runs.forget();
-            let mut step = |left: Stretch| self.arrange_next_of(&volume, left, &mut means);
-            let done = self.mover.each_chunk(&volume, &mut step, &mut |report| {
+            runs.forget();
+            let mut step = |left: Stretch, visited: &Visited| {
+                self.arrange_next_of(&volume, left, (&mut runs, visited))
+            };
+            let done = self.mover.each_chunk((&volume, &mut visited), &mut step, &mut |report| {
                 total.add(report);
                 each(&report)
             });
@@ -125,6 +128,7 @@ impl Arranger {
             }
             done?;
         }
+        self.mover.settle_old_places()?;
         Ok(total)
     }
 
@@ -133,7 +137,7 @@ impl Arranger {
         &self,
         volume: &VolumeShared,
         left: Stretch,
-        means: &mut Means,
+        means: (&mut FreeRuns, &Visited),
     ) -> Result<(ArrangeReport, u64)> {
         let (chunk_blocks, blocks) = (self.mover.chunk_blocks(), left.end);
         let first = left.first / chunk_blocks * chunk_blocks;
@@ -151,12 +155,12 @@ impl Arranger {
         &self,
         volume: &VolumeShared,
         chunk: Stretch,
-        means: &mut Means,
+        (runs, visited): (&mut FreeRuns, &Visited),
     ) -> Result<ArrangeReport> {
-        let mut arranged = self.arrange_chunk(volume, chunk, means)?;
+        let mut arranged = self.arrange_chunk(volume, chunk, (runs, Some(visited)))?;
         if arranged.report.is_short_of_room && self.mover.free_old_places()? {
-            means.runs.forget();
-            arranged = self.arrange_chunk(volume, chunk, means)?;
+            runs.forget();
+            arranged = self.arrange_chunk(volume, chunk, (runs, Some(visited)))?;
         }
         if arranged.is_left {
             let again = std::iter::once(Lbn(chunk.first));

@@ -91,7 +91,7 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
             let step = || engine.arranger.arrange_step(&mut walk, due, &mut allowance);
             if !matches!(engine.tasks.arranger.turn(step), Some(Step { again: Again::AtOnce, .. }))
             {
-                walk.means.runs.forget();
+                walk.runs.forget();
                 break;
             }
         }

@@ -1,8 +1,10 @@
 //! The choice of the first blocks of a window that are worth emptying, and of the first contents
 //! that fill a room.
 
-use crate::engine::mover::chunk::MAX_CHANGES;
 use gemelo_store::PackedCount;
+
+/// Most map entries that change at once, as many as for a long write: they are in one commit.
+const MAX_CHANGES: usize = 1024;
 
 /// The cost of moving a content.
 pub(super) struct Cost {
@@ -47,7 +49,7 @@ pub(super) fn best_part(
             count.add(content.bytes);
         }
         let Some(needed) = count.blocks() else { return (best, true) };
-        if changes > MAX_CHANGES as usize {
+        if changes > MAX_CHANGES {
             break;
         }
         let Some(saved) = (emptied as u64).checked_sub(needed) else { continue };
@@ -72,7 +74,7 @@ pub(super) fn filling_part(
     for content in contents {
         changes += content.changes;
         count.add(content.bytes);
-        let Some(needed) = count.blocks().filter(|_| changes <= MAX_CHANGES as usize) else {
+        let Some(needed) = count.blocks().filter(|_| changes <= MAX_CHANGES) else {
             break;
         };
         (moved, filled) = (moved + 1, needed);

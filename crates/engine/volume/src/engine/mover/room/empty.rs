@@ -6,8 +6,10 @@ use crate::counters::add;
 use crate::engine::State;
 use crate::engine::data::{FormRoom, GoodForm, Window};
 use crate::engine::mover::SpaceCleaner;
-use crate::engine::mover::moves::{Content, Entering, MoveState, OpenVolumes, is_as_found};
-use crate::engine::mover::references::{Reference, References};
+use crate::engine::mover::moves::{
+    Content, Entering, Followers, MoveState, OpenVolumes, is_as_found, leads_to,
+};
+use crate::engine::mover::references::{MAX_OF_BLOCK, Reference, References};
 use crate::error::Result;
 use gemelo_format::{MapEntry, PackedPlace, Pbn};
 use gemelo_metadata::Record;
@@ -68,10 +70,9 @@ impl SpaceCleaner {
         choose: Choose<'_>,
     ) -> Result<Emptied> {
         let _pin = self.mover.begin()?;
-        self.mover.log.reserve_slots()?;
         let all = self.data().allocator.contents_of_blocks(window.first..window.end);
         let known = all.iter().flat_map(|pbn| references.of(*pbn));
-        self.mover.with_open(known, (None, Entering::Tries), |open| {
+        self.mover.with_open(known, Entering::Tries, |open| {
             let contents = self.movable_contents(&all, (references, open))?;
             self.empty_contents((window, contents), open, choose)
         })
@@ -90,12 +91,12 @@ impl SpaceCleaner {
         }
         let (mut part, left) = self.with_forms(movable, left);
         let mut blocks = emptied_blocks(window, &part, &left);
-        part.retain(|(content, _)| has_part_in(content.pbn(), &blocks));
+        part.retain(|(content, _)| has_part_in(content.pbn, &blocks));
         let nothing = Ok(Emptied::Part(Best::default()));
-        let forms = part.iter().map(|(content, form)| (content.pbn(), &**form));
+        let forms = part.iter().map(|(content, form)| (content.pbn, &**form));
         let Some(mut compressed) = Compressed::of_forms(forms) else { return nothing };
         let costs = part.iter().zip(compressed.parts()).map(|((content, _), part)| Cost {
-            first: PackedPlace::of(content.pbn()).block,
+            first: PackedPlace::of(content.pbn).block,
             changes: content.changes(),
             bytes: part.map(|(_, bytes)| bytes.len()),
         });
@@ -110,11 +111,12 @@ impl SpaceCleaner {
         part.truncate(best.contents);
         compressed.retain(|number| number < best.contents);
         blocks.truncate(best.blocks);
+        let contents: Vec<Content<'_>> = part.iter().map(|(content, _)| *content).collect();
+        self.mover.reserve_slots(&contents)?;
         let forms: Vec<&[u8]> = part.iter().map(|(_, form)| &**form).collect();
         let stored = data.store_forms(&forms, &compressed, FormRoom::Cleaner)?;
         let Some(stored) = stored else { return Ok(Emptied::NoRoom) };
         allocator.expect_emptied(&blocks);
-        let contents: Vec<Content<'_>> = part.iter().map(|(content, _)| *content).collect();
         let states = self.mover.carry_out(&contents, stored, open)?;
         let moved = states.iter().filter(|state| **state == MoveState::Made).count();
         add(&self.counters.cleaner_moved_blocks, moved as u64);
@@ -126,7 +128,7 @@ impl SpaceCleaner {
         Ok(Emptied::Part(best))
     }
 
-    /// Finds the contents whose references are all known and can be changed.
+    /// Finds the contents whose references can follow.
     fn movable_contents<'r>(
         &self,
         pbns: &[Pbn],
@@ -156,22 +158,23 @@ impl SpaceCleaner {
         mut left: Vec<Pbn>,
     ) -> (Formed<'r>, Vec<Pbn>) {
         movable.sort_unstable_by_key(|content| {
-            let place = PackedPlace::of(content.pbn());
+            let place = PackedPlace::of(content.pbn);
             (place.block, place.slot)
         });
-        let wanted: Vec<_> = movable.iter().map(|one| (one.pbn(), one.checksum)).collect();
+        let wanted: Vec<_> = movable.iter().map(|one| (one.pbn, one.checksum)).collect();
         let mut formed = Vec::with_capacity(movable.len());
         for (content, form) in movable.into_iter().zip(self.data().read_good_forms(&wanted)) {
             match form {
                 Some(GoodForm { form, .. }) => formed.push((content, form)),
-                None => left.push(content.pbn()),
+                None => left.push(content.pbn),
             }
         }
         (formed, left)
     }
 }
 
-/// Returns a content, if these are all references to it and can be changed.
+/// Returns a content, if its references can follow: these, if they are all that it has and can be
+/// changed one by one, or all by one change.
 fn content_of<'r>(
     state: &State,
     references: &'r [Reference],
@@ -183,8 +186,19 @@ fn content_of<'r>(
     }
     let place = state.places(first.volume, &[first.lbn])?;
     let [MapEntry::Stored(_, checksum)] = *place else { return Ok(None) };
-    let content = Content { first: *first, others, checksum };
-    Ok(is_as_found(state, &content, record, open)?.then_some(content))
+    let followers = Followers::These { first: *first, others };
+    let content = Content { pbn: first.pbn, checksum, followers };
+    let has_few = record.references <= MAX_OF_BLOCK;
+    if has_few && is_as_found(state, &content, record, open)? {
+        return Ok(Some(content));
+    }
+    let is_in_part = |one: &Reference| state.backend().is_in_shared_part(one.volume, one.lbn);
+    let must_follow_at_once = !has_few || references.iter().any(is_in_part);
+    let content = Content { followers: Followers::All(record.references), ..content };
+    let can_follow = must_follow_at_once
+        && leads_to(state, *first, checksum)?
+        && is_as_found(state, &content, record, open)?;
+    Ok(can_follow.then_some(content))
 }
 
 /// The blocks that have a part of a content.
@@ -197,7 +211,7 @@ fn parts_of(pbn: Pbn) -> [Option<u32>; 2] {
 fn emptied_blocks(window: Window, movable: &[(Content<'_>, Vec<u8>)], left: &[Pbn]) -> Vec<u32> {
     let blocks_of = |pbn: Pbn| parts_of(pbn).into_iter().flatten();
     let left: BTreeSet<u32> = left.iter().flat_map(|pbn| blocks_of(*pbn)).collect();
-    let emptied = movable.iter().flat_map(|(content, _)| blocks_of(content.pbn()));
+    let emptied = movable.iter().flat_map(|(content, _)| blocks_of(content.pbn));
     let emptied: BTreeSet<u32> = emptied.collect();
     let in_window = emptied.range(window.first..window.end).copied();
     in_window.filter(|block| !left.contains(block)).collect()

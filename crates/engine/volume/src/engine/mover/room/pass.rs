@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The rule by which a pass chooses blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum Effort {
-    /// Blocks that cost little.
+    /// Blocks that cost little, without contents for which a checkpoint has to walk over all maps.
     Background,
     /// All blocks that save any space, because a write would fail.
     Full,
@@ -97,6 +97,7 @@ impl Cleaner {
 
 /// The choice of windows, which is under way.
 pub(super) struct Choosing {
+    pub(super) effort: Effort,
     /// Blocks that the windows are to save.
     pub(super) wanted: u64,
     /// The contents of a full block, in the unit of [`CONTENT`].
@@ -110,12 +111,11 @@ pub(super) struct Choosing {
 
 /// The walk, which is under way.
 pub(super) struct Finding {
+    pub(super) effort: Effort,
     /// In the order of the blocks.
     pub(super) windows: Vec<Window>,
     /// Volumes that are left.
     pub(super) volumes: VecDeque<Arc<VolumeShared>>,
     pub(super) next: Lbn,
     pub(super) found: Vec<Reference>,
-    /// The windows are moved one after another.
-    pub(super) slides: bool,
 }

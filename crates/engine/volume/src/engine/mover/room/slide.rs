@@ -7,7 +7,7 @@
 
 use super::best::filling_part;
 use super::empty::Emptied;
-use super::pass::{Finding, Sliding, Stage, Step};
+use super::pass::{Effort, Finding, Sliding, Stage, Step};
 use crate::engine::data::Window;
 use crate::engine::mover::SpaceCleaner;
 use crate::engine::mover::references::References;
@@ -34,7 +34,7 @@ impl SpaceCleaner {
         self.data().allocator.begin_cleaning();
         let (_, blocks) = self.data().allocator.free_of_all();
         let whole = Window { first: 1, end: blocks as u32, used: 0, contents: 0 };
-        Stage::Finding(Finding::new(self.mover.catalogue.all(), vec![whole], true))
+        Stage::Finding(Finding::new(self.mover.volumes(), vec![whole], Effort::Sliding))
     }
 
     /// Moves the next contents.

@@ -13,7 +13,6 @@ use crate::engine::mover::references::{MAX_OF_BLOCK, MAX_REFERENCES, References,
 use crate::engine::parts::Common;
 use crate::error::Result;
 use gemelo_format::{Lbn, PackedPlace, Pbn};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A pass that moved nothing is not repeated before this part of the contents was freed.
@@ -132,7 +131,7 @@ impl SpaceCleaner {
             rules.push(Rule::any(per_block));
         }
         rules.reverse();
-        Choosing { wanted, per_block, rules, next: 0, windows: Vec::new() }
+        Choosing { effort, wanted, per_block, rules, next: 0, windows: Vec::new() }
     }
 
     /// Looks at the next blocks by the present rule. Returns [`None`] if no rule finds any.
@@ -170,12 +169,9 @@ impl SpaceCleaner {
             if choosing.windows.is_empty() {
                 return None;
             }
-            choosing.windows.sort_unstable_by_key(|window| window.first);
-            return Some(Stage::Finding(Finding::new(
-                self.mover.catalogue.all(),
-                choosing.windows,
-                false,
-            )));
+            let Choosing { effort, mut windows, .. } = choosing;
+            windows.sort_unstable_by_key(|window| window.first);
+            return Some(Stage::Finding(Finding::new(self.mover.volumes(), windows, effort)));
         }
         choosing.windows.clear();
         choosing.next = 0;
@@ -193,12 +189,11 @@ impl Choosing {
 
 impl Finding {
     pub(super) fn new(
-        volumes: BTreeMap<String, Arc<VolumeShared>>,
+        volumes: Vec<Arc<VolumeShared>>,
         windows: Vec<Window>,
-        slides: bool,
+        effort: Effort,
     ) -> Self {
-        let volumes = volumes.into_values().collect();
-        Self { windows, volumes, next: Lbn(0), found: Vec::new(), slides }
+        Self { effort, windows, volumes: volumes.into(), next: Lbn(0), found: Vec::new() }
     }
 }
 
@@ -239,10 +234,12 @@ impl SpaceCleaner {
         if *is_removed {
             return Ok(None);
         }
-        let Finding { windows, found, next, .. } = finding;
+        let Finding { effort, windows, found, next, .. } = finding;
         let is_looked_at = |pbn| is_in(windows, pbn);
-        let is_wanted =
-            |count, is_in_part: bool| !is_in_part && (1..=MAX_OF_BLOCK).contains(&count);
+        let takes_all = *effort > Effort::Background;
+        let is_wanted = |count, is_in_part: bool| {
+            takes_all || !is_in_part && (1..=MAX_OF_BLOCK).contains(&count)
+        };
         let sought = Sought { is_looked_at: &is_looked_at, is_wanted: &is_wanted };
         self.mover.add_references((volume, *next), sought, found)
     }
@@ -252,7 +249,7 @@ impl Finding {
     /// Takes the cheapest windows first.
     fn end(self) -> Stage {
         let references = References::new(self.found);
-        if self.slides {
+        if self.effort == Effort::Sliding {
             return Stage::Sliding(Sliding::over(&self.windows, references));
         }
         let mut windows = self.windows;

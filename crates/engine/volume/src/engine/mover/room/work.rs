@@ -50,6 +50,7 @@ impl CleanerThread<'_> {
         }
         // Contents that were freed and are not usable yet may be enough.
         log.flush()?;
+        log.settle_moves()?;
         data.free_retired();
         let mut is_short = false;
         while data.allocator.free_of_all().0 < 2 * least && !self.stop.is_raised() {
@@ -62,6 +63,7 @@ impl CleanerThread<'_> {
                 Step::End(true) | Step::Saved(_) | Step::Moved | Step::Asked => {}
             }
             log.flush()?;
+            log.settle_moves()?;
             data.await_retired();
             data.allocator.give_surplus();
         }
