@@ -80,11 +80,14 @@ fn every_link_leads_to_a_file_of_the_campaign() {
 /// heading is from the top of the screen.
 const CLICKED: &str = "(async () => {
     const missed = [];
-    // A busy machine may begin to move late. Where nothing has to move, nothing ends.
+    // Where nothing has to move, nothing begins and nothing ends.
     const settled = async (act) => {
+        let moves = false;
         const ended = new Promise(done => addEventListener('scrollend', done, { once: true }));
+        addEventListener('scroll', () => { moves = true; }, { once: true });
         act();
-        await Promise.race([ended, new Promise(done => setTimeout(done, 10000))]);
+        for (let frame = 0; frame < 60 && !moves; frame++) await new Promise(requestAnimationFrame);
+        if (moves) await Promise.race([ended, new Promise(done => setTimeout(done, 10000))]);
     };
     for (const link of document.querySelectorAll('nav a')) {
         if (scrollY > 0) await settled(() => scrollTo({ top: 0, behavior: 'instant' }));

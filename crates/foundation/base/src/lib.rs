@@ -54,3 +54,23 @@ pub use sparse_bits::{PagedBits, SparseBits};
 pub use start::{AtOnce, StartLine};
 pub use stat::{Stat, StatKind, StatTable};
 pub use stop::StopFlag;
+
+/// Makes a type a string in results: the text that it shows, and that it is parsed from.
+#[macro_export]
+macro_rules! text_in_results {
+    ($name:ty) => {
+        impl TryFrom<String> for $name {
+            type Error = <$name as std::str::FromStr>::Err;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.to_string()
+            }
+        }
+    };
+}

@@ -29,5 +29,5 @@ pub use files::{
 };
 pub use hosts::{HostFile, HostRecord, HostsFile, slowest};
 pub use provenance::Provenance;
-pub use result_file::{ResultFile, ResultFileError, read_hosts_result, read_result, to_json};
+pub use result_file::{ResultFile, ResultFileError, read_result, to_json};
 pub use run::{Outcome, PhaseRecord, RUN_SCHEMA, RunRecord, Space};

@@ -1,6 +1,6 @@
 //! The frame that all result files share.
 
-use crate::{HostsFile, Provenance};
+use crate::Provenance;
 use gemelo_base::Classified;
 use gemelo_base::ShowPath as _;
 use schemars::JsonSchema;
@@ -68,30 +68,16 @@ pub(crate) struct SchemaOnly {
     pub(crate) schema: String,
 }
 
-/// Reads a result file that must have the schema `expected`.
+/// Reads a result file, of one host or with the parts of hosts, that must have the schema
+/// `expected`.
 ///
 /// # Errors
 /// Fails if the file cannot be read, if it is not JSON of this structure, or if its schema is not
 /// `expected`.
-pub fn read_result<Input: DeserializeOwned, Measured: DeserializeOwned>(
+pub fn read_result<File: DeserializeOwned>(
     path: &Path,
     expected: &'static str,
-) -> Result<ResultFile<Input, Measured>, ResultFileError> {
-    read_as(path, expected)
-}
-
-/// Reads a result file with the parts of its hosts.
-///
-/// # Errors
-/// Fails as [`read_result`] does.
-pub fn read_hosts_result<Input: DeserializeOwned, Measured: DeserializeOwned>(
-    path: &Path,
-    expected: &'static str,
-) -> Result<HostsFile<Input, Measured>, ResultFileError> {
-    read_as(path, expected)
-}
-
-fn read_as<T: DeserializeOwned>(path: &Path, expected: &'static str) -> Result<T, ResultFileError> {
+) -> Result<File, ResultFileError> {
     let failed = |source| ResultFileError::Read { path: path.to_owned(), source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
     if text.is_empty() {
@@ -132,10 +118,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("result.json");
         std::fs::write(&path, to_json(&result).unwrap()).unwrap();
-        assert_eq!(read_result::<u64, Vec<u64>>(&path, "gemelo.test/1").unwrap(), result);
-        let other = read_result::<u64, Vec<u64>>(&path, "gemelo.test/2").unwrap_err();
+        assert_eq!(
+            read_result::<ResultFile<u64, Vec<u64>>>(&path, "gemelo.test/1").unwrap(),
+            result
+        );
+        let other = read_result::<ResultFile<u64, Vec<u64>>>(&path, "gemelo.test/2").unwrap_err();
         assert!(other.to_string().contains("'gemelo.test/1'"));
         std::fs::write(&path, "{").unwrap();
-        assert!(read_result::<u64, Vec<u64>>(&path, "gemelo.test/1").is_err());
+        assert!(read_result::<ResultFile<u64, Vec<u64>>>(&path, "gemelo.test/1").is_err());
     }
 }

@@ -101,6 +101,20 @@ pub fn python_with_libnbd() -> Option<Command> {
     found.map(Command::new)
 }
 
+/// Returns a fio that reaches NBD servers.
+///
+/// # Panics
+/// Panics if fio cannot be started.
+#[must_use]
+pub fn fio_with_nbd() -> Option<Command> {
+    let fio = tool("fio")?;
+    let has_it = run(Command::new(fio.get_program()).arg("--enghelp")).contains("nbd");
+    if !has_it {
+        missing("fio with the engine nbd");
+    }
+    has_it.then_some(fio)
+}
+
 /// System administration's programs are not in everybody's path.
 fn paths_of(name: &str) -> Vec<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();

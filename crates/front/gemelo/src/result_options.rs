@@ -1,12 +1,15 @@
 //! The options `--json` and `--report` of a command that measures, and writing its result there.
 
-use crate::exit::Failures;
+use crate::context::Context;
+use crate::exit::{Failure, Failures, Outcome};
 use crate::files;
 use crate::json::JsonOption;
 use crate::report_option::ReportOption;
 use clap::Args;
 use gemelo_base::Monitor;
 use gemelo_figures::AnyResult;
+use gemelo_job::Ran;
+use gemelo_record::{Provenance, ResultFile};
 use serde::Serialize;
 use std::path::Path;
 
@@ -43,6 +46,25 @@ impl ResultOptions {
         };
         files::write_json(path, force, begun)?;
         Ok(true)
+    }
+
+    /// Ends a command that ran a job: notes its failures, and writes its result.
+    pub(crate) fn conclude<Input, Measured, Error: Into<Failure>>(
+        &self,
+        force: bool,
+        mut ran: Ran<Input, Measured, Error>,
+        mut failures: Failures,
+        context: &Context,
+    ) -> crate::Result<Outcome>
+    where
+        ResultFile<Input, Measured>: Serialize + Clone + Into<AnyResult>,
+    {
+        let monitor = context.monitor.as_ref();
+        failures.note_all(&mut ran.errors, monitor);
+        let outcome = if ran.is_success { Outcome::Done } else { Outcome::Partial };
+        let file = ran.into_file(Provenance::of_this_process(context.started_at));
+        self.write(force, &file, &mut failures, monitor);
+        failures.or(outcome)
     }
 
     /// Writes those that were asked for. A failure of one does not prevent the other.

@@ -13,9 +13,9 @@ const HAS_NEXT: u16 = 1;
 const IS_WRITABLE: u16 = 2;
 const IS_TABLE: u16 = 4;
 
-/// A place in guest memory.
+/// A part of guest memory without a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct GuestRange {
     address: GuestAddress,
     bytes: u64,
 }
@@ -24,9 +24,9 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Chain {
     /// Places that the device reads.
-    pub(crate) given: Vec<Place>,
+    pub(crate) given: Vec<GuestRange>,
     /// Places that it writes.
-    pub(crate) wanted: Vec<Place>,
+    pub(crate) wanted: Vec<GuestRange>,
 }
 
 /// A table of descriptors.
@@ -101,7 +101,7 @@ impl Chain {
         }
         let list = if flags & IS_WRITABLE != 0 { &mut self.wanted } else { &mut self.given };
         if bytes > 0 {
-            list.push(Place { address, bytes: bytes.into() });
+            list.push(GuestRange { address, bytes: bytes.into() });
         }
         Ok(())
     }
@@ -122,14 +122,14 @@ impl Descriptor {
 }
 
 /// Returns the number of bytes that places have.
-pub(crate) fn bytes_of(places: &[Place]) -> u64 {
+pub(crate) fn bytes_of(places: &[GuestRange]) -> u64 {
     places.iter().map(|place| place.bytes).sum()
 }
 
 /// Calls a function with the parts of places in which `length` bytes lie, from `skipped` bytes on,
 /// and with the range of each part among these bytes.
 fn for_parts(
-    places: &[Place],
+    places: &[GuestRange],
     (mut skipped, length): (u64, usize),
     mut with: impl FnMut(GuestAddress, std::ops::Range<usize>) -> Result<(), Breach>,
 ) -> Result<(), Breach> {
@@ -152,7 +152,7 @@ fn for_parts(
 /// Copies bytes out of places, from `skipped` bytes on.
 pub(crate) fn copy_from(
     memory: &GuestMemoryMmap,
-    places: &[Place],
+    places: &[GuestRange],
     skipped: u64,
     to: &mut [u8],
 ) -> Result<(), Breach> {
@@ -165,7 +165,7 @@ pub(crate) fn copy_from(
 /// Copies bytes into places, from `skipped` bytes on.
 pub(crate) fn copy_to(
     memory: &GuestMemoryMmap,
-    places: &[Place],
+    places: &[GuestRange],
     skipped: u64,
     from: &[u8],
 ) -> Result<(), Breach> {
@@ -178,7 +178,7 @@ pub(crate) fn copy_to(
 /// Takes bytes off the front of places.
 pub(crate) fn take_front(
     memory: &GuestMemoryMmap,
-    places: &mut Vec<Place>,
+    places: &mut Vec<GuestRange>,
     to: &mut [u8],
 ) -> Result<(), Breach> {
     copy_from(memory, places, 0, to)?;
@@ -186,15 +186,17 @@ pub(crate) fn take_front(
     places.retain_mut(|place| {
         let taken = left.min(place.bytes);
         left -= taken;
-        *place =
-            Place { address: GuestAddress(place.address.0 + taken), bytes: place.bytes - taken };
+        *place = GuestRange {
+            address: GuestAddress(place.address.0 + taken),
+            bytes: place.bytes - taken,
+        };
         place.bytes > 0
     });
     Ok(())
 }
 
 /// Takes the last byte off places. Returns its address.
-pub(crate) fn take_last_byte(places: &mut Vec<Place>) -> Option<GuestAddress> {
+pub(crate) fn take_last_byte(places: &mut Vec<GuestRange>) -> Option<GuestAddress> {
     let last = places.last_mut()?;
     last.bytes -= 1;
     let address = GuestAddress(last.address.0 + last.bytes);
@@ -212,8 +214,8 @@ mod tests {
         GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x1000)]).unwrap()
     }
 
-    fn place(address: u64, bytes: u64) -> Place {
-        Place { address: GuestAddress(address), bytes }
+    fn place(address: u64, bytes: u64) -> GuestRange {
+        GuestRange { address: GuestAddress(address), bytes }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! status) is an error, and stops the device. A request that the device cannot execute gets a
 //! status.
 
-use crate::chain::{self, Chain, Place};
+use crate::chain::{self, Chain, GuestRange};
 use crate::config::{ID_BYTES, MAX_RANGE_SECTORS, MAX_RANGES, SECTOR_BYTES};
 use gemelo_device::{Claim, Geometry};
 use std::io;
@@ -61,14 +61,14 @@ pub(crate) struct Range {
 
 #[derive(Debug)]
 pub(crate) enum Command {
-    Read(Range, Vec<Place>),
-    Write(Range, Vec<Place>),
+    Read(Range, Vec<GuestRange>),
+    Write(Range, Vec<GuestRange>),
     Discard(Vec<Range>),
     WriteZeroes {
         ranges: Vec<(Range, bool)>,
     },
     Flush,
-    GetId(Vec<Place>),
+    GetId(Vec<GuestRange>),
     /// The request is not executed.
     Refused(Status),
 }
@@ -199,7 +199,7 @@ fn data_range(sector: u64, bytes: u64, geometry: &Geometry) -> Option<Range> {
 fn ranges_of(
     memory: &GuestMemoryMmap,
     kind: u32,
-    given: &mut Vec<Place>,
+    given: &mut Vec<GuestRange>,
     geometry: &Geometry,
 ) -> Result<Command, Breach> {
     let bytes = chain::bytes_of(given);

@@ -22,6 +22,7 @@ mod fleet;
 pub mod job_file;
 pub mod nearest;
 mod options;
+mod ran;
 pub mod replay;
 pub mod small;
 pub mod suite;
@@ -36,6 +37,7 @@ pub use options::{
     ContentChoice, ContentOptions, EngineChoice, JobOptions, LoadOptions, OperationChoice,
     PopulateChoice, SyncChoice, VerifyChoice,
 };
+pub use ran::Ran;
 pub use sweep::Sweep;
 pub use templates::target_of;
 pub use trace_input::{ReadTrace, TraceInput};

@@ -5,14 +5,13 @@
 use clap::Parser;
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_filebench::Console;
-use gemelo_job::filebench::{self, FilebenchInput, FilebenchOptions, Point};
-use gemelo_job::replay::{self, ReplayInput, ReplayJobOptions};
+use gemelo_job::filebench::{self, FilebenchOptions};
+use gemelo_job::replay::{self, ReplayJobOptions};
 use gemelo_job::{
     JobEnvironment, OutputError, OutputFile, OutputFiles, bench, job_file, suite, verify,
 };
-use gemelo_load::{History, RunResult};
+use gemelo_load::History;
 use gemelo_record::{Provenance, read_result, to_json};
-use gemelo_replay::ReplayResult;
 use gemelo_target::Targets;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -93,13 +92,13 @@ fn a_job_file_becomes_a_result_that_is_read_back_and_verified() {
             names.push(input.name.clone());
             ControlFlow::Continue(())
         });
-        assert!(ran.is_success() && ran.errors.is_empty(), "{:?}", ran.errors);
+        assert!(ran.is_success && ran.errors.is_empty(), "{:?}", ran.errors);
         assert_eq!(names, ["first", "again"]);
         let file = ran.into_file(provenance());
         assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 256);
 
         let path = written(directory.path(), &to_json(&file).unwrap());
-        let read = read_result::<Vec<bench::JobInput>, Vec<RunResult>>(&path, bench::SCHEMA);
+        let read = read_result::<bench::BenchFile>(&path, bench::SCHEMA);
         let read = read.unwrap();
         assert_eq!(read, file);
         let checked = verify::verify(&read, None, environment).unwrap();
@@ -113,7 +112,7 @@ fn result_of(text: &str, environment: &JobEnvironment<'_>) -> bench::BenchFile {
     let jobs = job_file::parse(text, environment.targets).unwrap();
     let jobs = bench::resolve_all(jobs, environment).unwrap();
     let ran = bench::run(jobs, environment, |_, _| ControlFlow::Continue(()));
-    assert!(ran.is_success() && ran.errors.is_empty(), "{:?}", ran.errors);
+    assert!(ran.is_success && ran.errors.is_empty(), "{:?}", ran.errors);
     ran.into_file(provenance())
 }
 
@@ -170,7 +169,7 @@ fn a_run_ends_after_the_job_that_the_caller_breaks_at() {
         let jobs = job_file::parse(text, environment.targets).unwrap();
         let jobs = bench::resolve_all(jobs, environment).unwrap();
         let ran = bench::run(jobs, environment, |_, _| ControlFlow::Break(()));
-        assert_eq!((ran.inputs.len(), ran.results.len()), (1, 1));
+        assert_eq!((ran.input.len(), ran.result.len(), ran.is_success), (1, 1, false));
     });
 }
 
@@ -200,11 +199,11 @@ fn a_replay_has_a_result_that_is_read_back() {
     let job = Replay::parse_from(words).job;
     with_environment(|environment| {
         let ran = replay::resolve(&job, environment).unwrap().run(environment).unwrap();
-        assert!(ran.is_success() && ran.error.is_none() && !target.exists());
+        assert!(ran.is_success && ran.errors.is_empty() && !target.exists());
         assert_eq!(ran.result.records, 20);
         let file = ran.into_file(provenance());
         let path = written(directory.path(), &to_json(&file).unwrap());
-        let read = read_result::<ReplayInput, ReplayResult>(&path, replay::SCHEMA).unwrap();
+        let read = read_result::<replay::ReplayFile>(&path, replay::SCHEMA).unwrap();
         assert_eq!(read, file);
     });
 }
@@ -238,11 +237,11 @@ fn a_sweep_of_a_script_has_a_result_that_is_read_back() {
         let resolved = filebench::resolve(&job, text.to_owned()).unwrap();
         let console: Arc<dyn Console> = Arc::new(NoLines);
         let ran = resolved.run(&console, environment).unwrap();
-        assert!(ran.is_complete && ran.error.is_none(), "{:?}", ran.error);
-        assert_eq!(ran.points.len(), 2);
+        assert!(ran.is_success && ran.errors.is_empty(), "{:?}", ran.errors);
+        assert_eq!(ran.result.len(), 2);
         let file = ran.into_file(provenance());
         let path = written(directory.path(), &to_json(&file).unwrap());
-        let read = read_result::<FilebenchInput, Vec<Point>>(&path, filebench::SCHEMA).unwrap();
+        let read = read_result::<filebench::FilebenchFile>(&path, filebench::SCHEMA).unwrap();
         assert_eq!(read, file);
     });
 }

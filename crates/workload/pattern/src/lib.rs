@@ -112,19 +112,7 @@ impl FromStr for Pattern {
     }
 }
 
-impl TryFrom<String> for Pattern {
-    type Error = PatternError;
-
-    fn try_from(text: String) -> Result<Self, PatternError> {
-        text.parse()
-    }
-}
-
-impl From<Pattern> for String {
-    fn from(pattern: Pattern) -> Self {
-        pattern.to_string()
-    }
-}
+gemelo_base::text_in_results!(Pattern);
 
 impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

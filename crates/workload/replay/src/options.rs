@@ -43,19 +43,7 @@ impl fmt::Display for Speed {
     }
 }
 
-impl TryFrom<String> for Speed {
-    type Error = SpeedError;
-
-    fn try_from(text: String) -> Result<Self, SpeedError> {
-        text.parse()
-    }
-}
-
-impl From<Speed> for String {
-    fn from(speed: Speed) -> Self {
-        speed.to_string()
-    }
-}
+gemelo_base::text_in_results!(Speed);
 
 /// Options for a replay.
 #[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]

@@ -4,8 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stderr,
-    reason = "a test helper fails its test by panicking, and a skipped test prints the reason"
+    reason = "a test helper fails its test by panicking"
 )]
 
 use gemelo_base::{Classified, FailureKind};
@@ -171,8 +170,7 @@ fn direct_io_goes_by_sectors() {
     use_all(target.as_ref(), Engine::IoUring, true);
 }
 
-/// A loop device over a file of 4 MiB. Where a test lacks the rights for one, it prints that it is
-/// skipped.
+/// A loop device over a file of 4 MiB.
 struct Loop {
     device: PathBuf,
     backing: PathBuf,
@@ -180,13 +178,13 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(test: &str) -> Option<Self> {
+    fn new() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let backing = directory.path().join("backing");
         std::fs::write(&backing, vec![0; 4 << 20]).unwrap();
         let made = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
         let Some(made) = made.ok().filter(|made| made.status.success()) else {
-            eprintln!("{test}: skipped, loop devices need losetup and root");
+            gemelo_tools::missing("losetup and root, for loop devices");
             return None;
         };
         let device = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
@@ -206,7 +204,7 @@ fn succeeds(command: &mut Command) -> bool {
 
 #[test]
 fn a_free_device_has_a_region_for_each_process() {
-    let Some(device) = Loop::new("a_free_device_has_a_region_for_each_process") else { return };
+    let Some(device) = Loop::new() else { return };
     drop(prepare(&device.device, &layout()));
     for (engine, direct) in [(Engine::Psync, false), (Engine::IoUring, true)] {
         let mut target = prepare(&device.device, &PlaceLayout { direct, force: true, ..layout() });
@@ -225,13 +223,12 @@ fn a_free_device_has_a_region_for_each_process() {
 
 #[test]
 fn a_used_device_is_refused_even_by_force() {
-    let Some(device) = Loop::new("a_used_device_is_refused_even_by_force") else { return };
+    let Some(device) = Loop::new() else { return };
     let forced = PlaceLayout { force: true, ..layout() };
     let error = refused(&device.backing, &forced);
     assert!(matches!(&error, TargetError::InUse { by, .. } if by.contains("/dev/loop")), "{error}");
     if !succeeds(Command::new("mkfs.ext4").arg("-q").arg(&device.device)) {
-        eprintln!("a_used_device_is_refused_even_by_force: skipped in part, no mkfs.ext4");
-        return;
+        gemelo_tools::skip!("mkfs.ext4");
     }
     assert!(matches!(refused(&device.device, &layout()), TargetError::HoldsData { .. }));
     let directory = tempfile::tempdir().unwrap();

@@ -58,12 +58,12 @@ impl Watched {
 type Ask = Sender<()>;
 
 /// The running monitor.
-pub(crate) struct Monitor {
+pub(crate) struct TargetMonitor {
     asks: Sender<Ask>,
     thread: JoinHandle<Vec<Sample>>,
 }
 
-impl Monitor {
+impl TargetMonitor {
     /// Starts to look. Times count from `start_ns` of the clock.
     pub(crate) fn start(
         clock: SystemClock,
@@ -286,7 +286,7 @@ mod tests {
     fn a_busy_process_is_seen() {
         let clock = SystemClock::new();
         let watched = Watched::default();
-        let monitor = Monitor::start(clock, 0, watched.clone()).unwrap();
+        let monitor = TargetMonitor::start(clock, 0, watched.clone()).unwrap();
         watched.add(std::process::id());
         monitor.look();
         let start_ns = clock.now_ns();
@@ -307,7 +307,7 @@ mod tests {
             let _ = receiver.recv();
             panic!("a look failed");
         };
-        let monitor = Monitor { asks, thread: std::thread::spawn(panics) };
+        let monitor = TargetMonitor { asks, thread: std::thread::spawn(panics) };
         monitor.look();
         assert!(monitor.finish(None).is_none());
     }

@@ -3,7 +3,7 @@
 use super::{Campaign, files};
 use crate::error::{CampaignError, StepError};
 use crate::journal::Mark;
-use crate::monitor::{Monitor, Watched};
+use crate::monitor::{TargetMonitor, Watched};
 use crate::plan::Settings;
 use crate::process;
 use crate::resource::Resource;
@@ -78,7 +78,7 @@ impl<'a> Attempt<'a> {
     /// Executes the run and gives back everything that it has made.
     pub(super) fn execute(mut self) -> RunRecord {
         let mark = self.site.journal.mark();
-        let monitor = Monitor::start(self.clock, self.start_ns, self.site.watched.clone());
+        let monitor = TargetMonitor::start(self.clock, self.start_ns, self.site.watched.clone());
         let outcome = match &monitor {
             Ok(monitor) => self.steps(monitor),
             Err(error) => Err(StepError::Start {
@@ -131,7 +131,7 @@ impl<'a> Attempt<'a> {
         result
     }
 
-    fn steps(&mut self, monitor: &Monitor) -> Result<(), StepError> {
+    fn steps(&mut self, monitor: &TargetMonitor) -> Result<(), StepError> {
         self.site.pause(self.settings.idle)?;
         let made = self.phase("make", Self::make)?;
         self.ask_space(made.as_ref(), BEFORE)?;
@@ -228,7 +228,6 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Adds the space that the load takes at the end to the figures.
     /// Fails a complete run that lacks the main figure of the plan: no comparison could use it.
     fn check_main_figure(&mut self) {
         let main = self.workload.main_figure.as_ref().filter(|_| self.workload.names_main_figure);
@@ -244,6 +243,7 @@ impl<'a> Attempt<'a> {
         self.record.outcome = Outcome::Failed { reason };
     }
 
+    /// Adds the space that the load takes at the end to the figures.
     fn add_space(&mut self) {
         let space = &self.record.space;
         let Some(last) = space.get(SETTLED).or_else(|| space.get(AFTER)).copied() else { return };

@@ -4,10 +4,10 @@
 //! directory, `RUN` a word that no other run has, and `PLACE` the place where the load goes.
 
 use super::file_system::space_of_mount;
-use super::{LoadPlace, MadeTarget, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target, TargetResult};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::process;
 use crate::resource::Resource;
 use crate::site::RunSite;
@@ -45,11 +45,7 @@ struct Commands {
     base: PathBuf,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    reading: &Reading<'_>,
-) -> Result<Box<dyn Target>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, reading: &Reading<'_>) -> TargetResult {
     let table = keys.required_table(kind)?;
     let kind = match table.text("place-kind")?.as_deref() {
         None | Some("directory") => PlaceKind::Directory,

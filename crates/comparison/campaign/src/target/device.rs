@@ -1,9 +1,9 @@
 //! A block device. Its content is overwritten.
 
-use super::{LoadPlace, MadeTarget, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, OfUser, PlaceKind, Target, TargetResult};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::site::RunSite;
 use crate::system;
 use gemelo_base::ShowPath as _;
@@ -19,11 +19,7 @@ struct Device {
     discards: bool,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    reading: &Reading<'_>,
-) -> Result<Box<dyn Target>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, reading: &Reading<'_>) -> TargetResult {
     let table = keys.required_table(kind)?;
     let path = reading.path(&table.required_text("path")?);
     let discards = table.flag("discard")?;
@@ -70,14 +66,6 @@ impl Target for Device {
         if self.discards {
             site.run(Command::new("blkdiscard").arg(&self.path))?;
         }
-        Ok(Box::new(MadeDevice(self.path.clone())))
-    }
-}
-
-struct MadeDevice(PathBuf);
-
-impl MadeTarget for MadeDevice {
-    fn place(&self) -> LoadPlace {
-        LoadPlace::Device(self.0.clone())
+        Ok(Box::new(OfUser(LoadPlace::Device(self.path.clone()))))
     }
 }

@@ -1,9 +1,9 @@
 //! A directory of a file system that exists.
 
-use super::{LoadPlace, MadeTarget, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target, TargetResult};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::site::RunSite;
 use gemelo_base::ShowPath as _;
 use gemelo_record::Space;
@@ -20,11 +20,7 @@ struct Directory {
     path: Option<PathBuf>,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    reading: &Reading<'_>,
-) -> Result<Box<dyn Target>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, reading: &Reading<'_>) -> TargetResult {
     let path = if keys.is_table(kind) {
         let table = keys.required_table(kind)?;
         let path = table.text("path")?;

@@ -1,6 +1,6 @@
 //! File systems on loop devices and on other block devices, made and mounted for one run.
 
-use super::{LoadPlace, MadeTarget, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target, TargetResult};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
@@ -82,11 +82,7 @@ struct LoopTarget {
     duperemove_options: Vec<String>,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    _reading: &Reading<'_>,
-) -> Result<Box<dyn Target>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, _reading: &Reading<'_>) -> TargetResult {
     let table = keys.required_table(kind)?;
     let name = table.required_text("file-system")?;
     let file_system = FileSystem::named(&name, &table)?.ok_or_else(|| {

@@ -87,6 +87,15 @@ pub(crate) enum PlaceKind {
     Export,
 }
 
+/// A target of the user, of which no more than the place is known.
+struct OfUser(LoadPlace);
+
+impl MadeTarget for OfUser {
+    fn place(&self) -> LoadPlace {
+        self.0.clone()
+    }
+}
+
 impl LoadPlace {
     /// Returns the place as `--target` takes it.
     pub(crate) fn uri(&self) -> OsString {
@@ -108,7 +117,10 @@ impl PlaceKind {
     }
 }
 
-type ReadTarget = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Target>, PlanError>;
+/// A target of a plan, as it was read.
+type TargetResult = Result<Box<dyn Target>, PlanError>;
+
+type ReadTarget = fn(&Keys<'_>, &'static str, &Reading<'_>) -> TargetResult;
 
 /// The kinds of targets: the key that selects each in a plan, and its reader.
 const KINDS: [(&str, ReadTarget); 8] = [

@@ -1,9 +1,9 @@
 //! An NBD export that the user provides. Its content is overwritten.
 
-use super::{LoadPlace, MadeTarget, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, OfUser, PlaceKind, Target, TargetResult};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::site::RunSite;
 use std::time::Duration;
 
@@ -15,11 +15,7 @@ struct Export {
     uri: String,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    _reading: &Reading<'_>,
-) -> Result<Box<dyn Target>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, _reading: &Reading<'_>) -> TargetResult {
     let uri = keys.required_text(kind)?;
     if SCHEMES.iter().any(|scheme| uri.starts_with(scheme)) {
         Ok(Box::new(Export { uri }))
@@ -47,14 +43,6 @@ impl Target for Export {
     }
 
     fn make(&self, _site: &mut RunSite<'_>) -> Result<Box<dyn MadeTarget>, StepError> {
-        Ok(Box::new(MadeExport(self.uri.clone())))
-    }
-}
-
-struct MadeExport(String);
-
-impl MadeTarget for MadeExport {
-    fn place(&self) -> LoadPlace {
-        LoadPlace::Uri(self.0.clone())
+        Ok(Box::new(OfUser(LoadPlace::Uri(self.uri.clone()))))
     }
 }

@@ -2,11 +2,11 @@
 //! device, or a file system on it.
 
 use super::file_system::{self, FileSystem};
-use super::{LoadPlace, MadeTarget, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target, TargetResult};
 use crate::error::StepError;
 use crate::monitor::KernelMemory;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::resource::Resource;
 use crate::site::RunSite;
 use crate::system;
@@ -45,11 +45,7 @@ struct Vdo {
     table: Vec<String>,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    _reading: &Reading<'_>,
-) -> Result<Box<dyn Target>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, _reading: &Reading<'_>) -> TargetResult {
     let table = keys.required_table(kind)?;
     let bytes = table.size("size")?.unwrap_or(DEFAULT_BYTES);
     if bytes % BLOCK_BYTES != 0 {

@@ -3,7 +3,7 @@
 //! Pools and volumes are made, served and asked by this program's own commands, as a user does it.
 
 use super::file_system::{self, FileSystem};
-use super::{LoadPlace, MadeTarget, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target, TargetResult};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
@@ -81,11 +81,7 @@ struct Volume {
     verifies_bytes: bool,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    _reading: &Reading<'_>,
-) -> Result<Box<dyn Target>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, _reading: &Reading<'_>) -> TargetResult {
     let table = keys.required_table(kind)?;
     let mode = table.text("mode")?.unwrap_or_else(|| "inline".to_owned());
     if !["off", "inline", "offline"].contains(&mode.as_str()) {

@@ -1,11 +1,11 @@
 //! ZFS on a file, with or without deduplication: in the kernel (OpenZFS) where its module is, in
 //! user space (`zfs-fuse`) otherwise. Both have the same commands.
 
-use super::{LoadPlace, MadeTarget, PlaceKind, Target};
+use super::{LoadPlace, MadeTarget, PlaceKind, Target, TargetResult};
 use crate::error::StepError;
 use crate::monitor::KernelMemory;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::resource::Resource;
 use crate::site::RunSite;
 use crate::system;
@@ -57,11 +57,7 @@ impl Zone {
     }
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    _reading: &Reading<'_>,
-) -> Result<Box<dyn Target>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, _reading: &Reading<'_>) -> TargetResult {
     let table = keys.required_table(kind)?;
     let bytes = table.size("size")?;
     let zfs = Zfs {

@@ -5,7 +5,7 @@
 //! result file is the one that a user gets from the same command.
 
 use super::job_options::{self, JobOption, SEEDS, data_bytes, option_with, value_of};
-use super::{Action, ActionSite, Measured, pace};
+use super::{Action, ActionResult, ActionSite, Measured, pace};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
@@ -36,11 +36,7 @@ pub(super) struct Bench {
     hosts: Vec<String>,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    reading: &Reading<'_>,
-) -> Result<Box<dyn Action>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, reading: &Reading<'_>) -> ActionResult {
     if !keys.is_table(kind) {
         return Ok(Box::new(JobFile { path: reading.path(&keys.required_text(kind)?) }));
     }
@@ -71,7 +67,7 @@ pub(super) fn read_probe(
     keys: &Keys<'_>,
     kind: &'static str,
     _reading: &Reading<'_>,
-) -> Result<Box<dyn Action>, PlanError> {
+) -> ActionResult {
     let table = keys.required_table(kind)?;
     let of_plan = job_options::read::<JobOptions>(&table, &OWN)?;
     let is_free = |name: &str| {

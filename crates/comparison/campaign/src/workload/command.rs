@@ -1,10 +1,10 @@
 //! A command of the user, whose time is measured. It may print further figures, and leave result
 //! files of this program or of `fio`, whose figures are taken over.
 
-use super::{Action, ActionSite, Measured};
+use super::{Action, ActionResult, ActionSite, Measured};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
 use gemelo_base::text_of_name;
@@ -21,11 +21,7 @@ struct ShellCommand {
     script: String,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    _reading: &Reading<'_>,
-) -> Result<Box<dyn Action>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, _reading: &Reading<'_>) -> ActionResult {
     let script = keys.required_text(kind)?;
     Ok(Box::new(ShellCommand { script }))
 }

@@ -1,10 +1,10 @@
 //! A script of Filebench's language: `gemelo filebench` with its options as keys.
 
 use super::job_options::{self, JobOption, value_of};
-use super::{Action, ActionSite, Measured};
+use super::{Action, ActionResult, ActionSite, Measured};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
 use gemelo_base::units::parse_duration;
@@ -25,11 +25,7 @@ struct Filebench {
     hosts: Vec<String>,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    reading: &Reading<'_>,
-) -> Result<Box<dyn Action>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, reading: &Reading<'_>) -> ActionResult {
     let table = keys.required_table(kind)?;
     let script = reading.path(&table.required_text("script")?);
     let hosts = job_options::host_words(&table)?;

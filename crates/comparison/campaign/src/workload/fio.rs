@@ -1,9 +1,9 @@
 //! `fio`: a job file, or the options of one job as keys.
 
-use super::{Action, ActionSite, Measured};
+use super::{Action, ActionResult, ActionSite, Measured};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::system;
 use crate::target::{LoadPlace, PlaceKind};
@@ -21,11 +21,7 @@ struct Fio {
     options: Vec<(String, String)>,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    reading: &Reading<'_>,
-) -> Result<Box<dyn Action>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, reading: &Reading<'_>) -> ActionResult {
     if !keys.is_table(kind) {
         let file = Some(reading.path(&keys.required_text(kind)?));
         return Ok(Box::new(Fio { file, options: Vec::new() }));

@@ -101,7 +101,10 @@ pub(crate) enum Step {
     DropCaches,
 }
 
-type ReadAction = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Action>, PlanError>;
+/// An action of a plan, as it was read.
+type ActionResult = Result<Box<dyn Action>, PlanError>;
+
+type ReadAction = fn(&Keys<'_>, &'static str, &Reading<'_>) -> ActionResult;
 
 /// The kinds of actions: the key that selects each in a plan, and its reader.
 const KINDS: [(&str, ReadAction); 8] = [

@@ -5,7 +5,7 @@
 
 use super::bench::Bench;
 use super::job_options::{JobOption, option_with};
-use super::{Action, ActionSite, Measured};
+use super::{Action, ActionResult, ActionSite, Measured};
 use crate::error::StepError;
 use crate::plan::PlanError;
 use crate::plan::keys::Keys;
@@ -46,7 +46,7 @@ struct Paced {
 }
 
 /// Makes a job paced if its table has one of the keys `load` and `latency-limit`.
-pub(super) fn paced(table: &Keys<'_>, job: Bench) -> Result<Box<dyn Action>, PlanError> {
+pub(super) fn paced(table: &Keys<'_>, job: Bench) -> ActionResult {
     let keys = PaceKeys::read(table)?;
     let Some(rule) = keys.rule else { return Ok(Box::new(job)) };
     if job.count() != 1 {

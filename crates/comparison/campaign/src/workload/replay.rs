@@ -1,10 +1,10 @@
 //! The replay of traces: `gemelo replay` with its options as keys.
 
 use super::job_options::{self, JobOption};
-use super::{Action, ActionSite, Measured};
+use super::{Action, ActionResult, ActionSite, Measured};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::{LoadPlace, PlaceKind};
 use gemelo_base::{ShowPath as _, text_of_name};
@@ -22,11 +22,7 @@ struct Replay {
     hosts: Vec<String>,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    reading: &Reading<'_>,
-) -> Result<Box<dyn Action>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, reading: &Reading<'_>) -> ActionResult {
     let table = keys.required_table(kind)?;
     let traces: Vec<_> = table.texts("traces")?.iter().map(|path| reading.path(path)).collect();
     if traces.is_empty() {

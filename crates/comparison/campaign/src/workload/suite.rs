@@ -1,10 +1,10 @@
 //! The suite of the DEDISbench paper: `gemelo suite` with its options as keys.
 
 use super::job_options::{self, JobOption, data_bytes, value_of};
-use super::{Action, ActionSite, Measured};
+use super::{Action, ActionResult, ActionSite, Measured};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
 use gemelo_base::units::parse_duration;
@@ -24,11 +24,7 @@ struct Suite {
     hosts: Vec<String>,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    _reading: &Reading<'_>,
-) -> Result<Box<dyn Action>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, _reading: &Reading<'_>) -> ActionResult {
     let table = keys.required_table(kind)?;
     let hosts = job_options::host_words(&table)?;
     Ok(Box::new(Suite { options: job_options::read::<JobOptions>(&table, &OWN)?, hosts }))

@@ -1,9 +1,9 @@
 //! Unpacking a source tree: `tar x` of an archive, or of a directory that is packed before.
 
-use super::{Action, ActionSite, Measured};
+use super::{Action, ActionResult, ActionSite, Measured};
 use crate::error::StepError;
+use crate::plan::Reading;
 use crate::plan::keys::Keys;
-use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::system;
 use crate::target::{LoadPlace, PlaceKind};
@@ -23,11 +23,7 @@ struct Tar {
     source: Source,
 }
 
-pub(super) fn read(
-    keys: &Keys<'_>,
-    kind: &'static str,
-    reading: &Reading<'_>,
-) -> Result<Box<dyn Action>, PlanError> {
+pub(super) fn read(keys: &Keys<'_>, kind: &'static str, reading: &Reading<'_>) -> ActionResult {
     let table = keys.required_table(kind)?;
     let source = match (table.text("archive")?, table.text("tree")?) {
         (Some(archive), None) => Source::Archive(reading.path(&archive)),

@@ -48,9 +48,10 @@ impl Model {
         place.unwrap()
     }
 
-    /// The entry of a block.
-    pub(super) fn stored(&self, pbn: u64) -> MapEntry {
-        MapEntry::Stored(Pbn::new(pbn).unwrap(), self.checksums[&pbn])
+    /// The entry of a block, if there is one.
+    pub(super) fn entry(&self, pbn: Option<&u64>) -> MapEntry {
+        let stored = |pbn: &u64| MapEntry::Stored(Pbn::new(*pbn).unwrap(), self.checksums[pbn]);
+        pbn.map_or(MapEntry::Unmapped, stored)
     }
 
     /// Lets all references to a block follow to another one.

@@ -103,7 +103,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     Suite(Box<suite::Arguments>),
     /// Compare systems: run a plan of targets, workloads and repetitions
-    Campaign(campaign::Arguments),
+    #[command(subcommand)]
+    Campaign(campaign::Action),
     Dedisbench(dedisbench::Arguments),
     Filebench(Box<filebench::Arguments>),
     Verify(verify::Arguments),
@@ -112,13 +113,17 @@ enum Command {
     Compare(compare::Arguments),
     Report(report::Arguments),
     /// Analyse, convert and synthesise traces of block I/O
-    Trace(Box<trace::Arguments>),
+    #[command(subcommand)]
+    Trace(Box<trace::Action>),
     /// Create, list, check, grow, shrink and remove pools
-    Pool(pool::Arguments),
+    #[command(subcommand)]
+    Pool(pool::Action),
     /// Create and inspect domains, whose pools share contents across hosts
-    Domain(domain::Arguments),
+    #[command(subcommand)]
+    Domain(domain::Action),
     /// Create, copy, fill, read and remove the volumes of a pool
-    Volume(volume::Arguments),
+    #[command(subcommand)]
+    Volume(volume::Action),
     /// Export the volumes of a pool over NBD, vhost-user and ublk
     ///
     /// The server runs until SIGTERM or Ctrl-C. It then accepts no more clients, executes the
@@ -155,7 +160,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outc
         Command::Scan(arguments) => scan::run(*arguments, context),
         Command::Generate(arguments) => generate::run(&arguments, context),
         Command::Bench(arguments) => bench::run(&arguments, context),
-        Command::Campaign(arguments) => campaign::run(&arguments, context),
+        Command::Campaign(action) => campaign::run(&action, context),
         Command::Suite(arguments) => suite::run(&arguments, context),
         Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
         Command::Filebench(arguments) => filebench::run(&arguments, context),
@@ -164,10 +169,10 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> crate::Result<Outc
         Command::Replay(arguments) => replay::run(&arguments, context),
         Command::Compare(arguments) => compare::run(&arguments, context),
         Command::Report(arguments) => report::run(&arguments, context),
-        Command::Trace(arguments) => trace::run(&arguments, context),
-        Command::Pool(arguments) => pool::run(&arguments, context),
-        Command::Domain(arguments) => domain::run(&arguments, context),
-        Command::Volume(arguments) => volume::run(&arguments, context),
+        Command::Trace(action) => trace::run(&action, context),
+        Command::Pool(action) => pool::run(&action, context),
+        Command::Domain(action) => domain::run(&action, context),
+        Command::Volume(action) => volume::run(&action, context),
         Command::Serve(arguments) => serve::run(&arguments, context),
         Command::Attach(arguments) => attach::attach(&arguments, context),
         Command::Detach(arguments) => attach::detach(&arguments, context),

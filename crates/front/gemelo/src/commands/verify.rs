@@ -2,7 +2,7 @@
 
 use super::bench::verified;
 use super::host::Task;
-use super::hosts::{self, Fleet, HostOptions};
+use super::hosts::{self, Fleet, Handling, HostOptions};
 use crate::context::Context;
 use crate::exit::{OrFailure as _, Outcome, failed, refused};
 use clap::Args;
@@ -12,9 +12,8 @@ use gemelo_job::bench::{BEGUN_SCHEMA, JobInput, SCHEMA};
 use gemelo_job::target_of;
 use gemelo_job::verify::{Verified, VerifyError, verify, verify_begun};
 use gemelo_load::{History, RunResult};
-use gemelo_record::{HostsFile, ResultFile, ResultFileError};
+use gemelo_record::{HostsFile, ResultFile, ResultFileError, read_result};
 use gemelo_target::TargetUri;
-use serde::de::IgnoredAny;
 use std::path::PathBuf;
 
 /// Check every block that a run with --keep left on its target.
@@ -33,10 +32,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    let file = gemelo_record::read_hosts_result::<Vec<JobInput>, Vec<RunResult>>(
-        &arguments.result,
-        SCHEMA,
-    );
+    let file = read_result::<HostsFile<Vec<JobInput>, Vec<RunResult>>>(&arguments.result, SCHEMA);
     if let Err(ResultFileError::Schema { found, .. }) = &file
         && found == BEGUN_SCHEMA
     {
@@ -55,9 +51,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
 /// Checks what a run wrote that was killed.
 fn of_killed(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
     let result = &arguments.result;
-    let file =
-        gemelo_record::read_hosts_result::<Vec<JobInput>, Option<History>>(result, BEGUN_SCHEMA)
-            .or_bad_input()?;
+    let file = read_result::<HostsFile<Vec<JobInput>, Option<History>>>(result, BEGUN_SCHEMA)
+        .or_bad_input()?;
     let fleet = arguments.hosts.fleet()?;
     if fleet.is_some() && file.hosts.is_empty() {
         return Err(refused!(
@@ -133,7 +128,8 @@ fn on_hosts<Measured>(
     let tasks = tasks.collect::<crate::Result<Vec<Task>>>()?;
     let mut is_right = true;
     let mut rates = Vec::new();
-    for (name, one) in names.iter().zip(fleet.run::<IgnoredAny>(&tasks, |_| Ok(()), context)?) {
+    let handling = Handling { agree: &|_| Ok(()), receive: &hosts::no_file, goes_on: false };
+    for (name, one) in names.iter().zip(fleet.run(&tasks, &handling, context)?) {
         let (found, failure) = hosts::told::<Verified>(one.end);
         is_right &= failure.is_none();
         let failure = match found {

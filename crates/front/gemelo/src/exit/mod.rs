@@ -113,6 +113,15 @@ impl Failures {
         }
     }
 
+    /// Notes the failures of a run, and leaves none there.
+    pub(crate) fn note_all(
+        &mut self,
+        failures: &mut Vec<impl Into<Failure>>,
+        monitor: &dyn gemelo_base::Monitor,
+    ) {
+        failures.drain(..).for_each(|failure| self.note(Err(failure.into()), monitor));
+    }
+
     /// Returns the first failure. Without a failure, returns the outcome.
     pub(crate) fn or(self, outcome: Outcome) -> Result<Outcome> {
         self.first.map_or(Ok(outcome), Err)

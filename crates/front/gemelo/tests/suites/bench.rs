@@ -1,12 +1,11 @@
 //! Tests of `gemelo bench`, `suite`, `generate`, `verify` and `log` on real files, with the built
 //! binary.
 
-use crate::common::{Ran, gemelo};
+use crate::common::{Ran, gemelo, until_at_work};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// Runs gemelo on words split at spaces, with `DIR` in place of the directory.
 fn run(directory: &Path, words: &str) -> Ran {
@@ -206,12 +205,8 @@ fn ctrl_c_keeps_what_was_measured_and_removes_the_files() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let waiting = Instant::now();
-    while files(&target).is_empty() {
-        assert!(waiting.elapsed() < Duration::from_secs(60), "the run does not begin");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_millis(500));
+    gemelo_tools::wait_until("the run begins", || !files(&target).is_empty());
+    until_at_work(&[child.id()]);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -263,7 +258,6 @@ fn a_dedisbench_command_line_runs() {
     assert_eq!(files(directory.path()), ["conf.ini"]);
 }
 
-/// Runs only as root, who can mount; says so otherwise.
 #[test]
 fn a_full_disk_is_told_with_its_place_and_keeps_the_measurements() {
     let directory = tempfile::tempdir().unwrap();
@@ -271,8 +265,7 @@ fn a_full_disk_is_told_with_its_place_and_keeps_the_measurements() {
         |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg(directory.path()).status();
     let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=2m", "none"]);
     if !mounted.is_ok_and(|status| status.success()) {
-        eprintln!("not run: mounting a small file system needs root");
-        return;
+        gemelo_tools::skip!("root, for mounting");
     }
     let generated = run(directory.path(), "generate --bytes 16m --distribution unique DIR/set");
     let refused = run(directory.path(), "bench --target DIR --file-size 16m");

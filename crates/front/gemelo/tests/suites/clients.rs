@@ -3,7 +3,7 @@
 
 use crate::support::{MIB, TestPool, image, kinds, setting};
 use gemelo_format::DedupMode;
-use gemelo_tools::{run, tool};
+use gemelo_tools::{fio_with_nbd, run, tool};
 use gemelo_volume::PoolOptions;
 use std::collections::HashSet;
 
@@ -133,7 +133,7 @@ fn qemu_io_verifies_patterns_also_after_a_restart() {
     if tool("qemu-io").is_none() {
         return;
     }
-    for_each_kind(|pool, _, _| {
+    for_each_kind(|pool, options, _| {
         let qemu_io = |steps: &[&str]| {
             let mut command = tool("qemu-io").unwrap();
             command
@@ -144,6 +144,8 @@ fn qemu_io_verifies_patterns_also_after_a_restart() {
             assert!(!said.contains("failed") && !said.contains("error"), "{said}");
         };
         let server = pool.serve();
+        let sizes = pool.client("disk", 1).export().block_sizes.unwrap();
+        assert_eq!(sizes.preferred, options.block_bytes);
         qemu_io(&[
             "write -P 0x55 1000 70000",
             "read -P 0x55 1000 70000",
@@ -183,57 +185,8 @@ fn qemu_io_verifies_patterns_also_after_a_restart() {
 }
 
 #[test]
-fn nbdinfo_tells_lists_and_maps() {
-    if tool("nbdinfo").is_none() {
-        return;
-    }
-    for_each_kind(|pool, options, _| {
-        let server = pool.serve();
-        let told = run(tool("nbdinfo").unwrap().arg(pool.uri("disk")));
-        let size = format!("export-size: {}", image_bytes());
-        let preferred = format!("block_size_preferred: {}", options.block_bytes);
-        for line in [
-            "protocol: newstyle-fixed without TLS, using structured packets",
-            &size,
-            &preferred,
-            "base:allocation",
-            "is_read_only: false",
-            "can_cache: true",
-            "can_df: true",
-            "can_fast_zero: true",
-            "can_flush: true",
-            "can_fua: true",
-            "can_multi_conn: true",
-            "can_trim: true",
-            "can_zero: true",
-        ] {
-            assert!(told.contains(line), "no '{line}' in\n{told}");
-        }
-        let listed = run(tool("nbdinfo").unwrap().arg("--list").arg(pool.uri("")));
-        assert!(
-            listed.contains("export=\"disk\"") && listed.contains("export=\"other\""),
-            "{listed}"
-        );
-        let mut client = pool.client("disk", 1);
-        let write = gemelo_nbd::client::Submission::Write {
-            offset: MIB,
-            data: &vec![7; 1 << 16],
-            durable: false,
-        };
-        client.run(write, |completion| assert!(completion.error.is_none())).unwrap();
-        let map = run(tool("nbdinfo").unwrap().arg("--map").arg(pool.uri("disk")));
-        let rows: Vec<String> =
-            map.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        let behind = MIB + (1 << 16);
-        let rest = format!("{behind} {} 3 hole,zero", image_bytes() - behind);
-        assert_eq!(rows, [format!("0 {MIB} 3 hole,zero"), format!("{MIB} 65536 0 data"), rest]);
-        server.stop();
-    });
-}
-
-#[test]
 fn fio_verifies_what_several_jobs_wrote_at_depth_32() {
-    if tool("fio").is_none() || !run(tool("fio").unwrap().arg("--enghelp")).contains("nbd") {
+    if fio_with_nbd().is_none() {
         return;
     }
     for_each_kind(|pool, _, _| {

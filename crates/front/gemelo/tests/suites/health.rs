@@ -8,10 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BLOCK: usize = 4096;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn status(pool: &TestPool) -> (i32, Vec<String>) {
     let Ran { status, out, .. } = gemelo(&["pool", "status", &pool.path()]);
@@ -38,11 +37,9 @@ fn with_commands(pool: &TestPool, commands: &str) -> (String, String) {
 
 /// Waits until so many events were told of.
 fn seen(told: &str, count: usize) {
-    let began = Instant::now();
-    while fs::read_to_string(told).unwrap_or_default().lines().count() < count {
-        assert!(began.elapsed() < PATIENCE, "{:?}", fs::read_to_string(told));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gemelo_tools::wait_until("the events are told", || {
+        fs::read_to_string(told).unwrap_or_default().lines().count() >= count
+    });
 }
 
 #[test]
@@ -188,9 +185,9 @@ fn a_command_for_events_that_hangs_keeps_nobody_from_the_pool() {
     import(&pool, "b", noise(6, 8 << 20));
     let process = Pid::from_raw(served.process_id() as i32).unwrap();
     kill_process(process, Signal::TERM).unwrap();
-    while !status(&pool).1.first().is_some_and(|line| line.ends_with(", idle")) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gemelo_tools::wait_until("the pool is idle", || {
+        status(&pool).1.first().is_some_and(|line| line.ends_with(", idle"))
+    });
     let hanging: i32 = fs::read_to_string(hangs).unwrap().trim().parse().unwrap();
     assert!(Path::new(&format!("/proc/{hanging}")).exists(), "the pool waited for it");
     kill_process(Pid::from_raw(hanging).unwrap(), Signal::KILL).unwrap();
@@ -204,9 +201,7 @@ fn a_pool_that_has_stopped_says_so_with_what_to_do() {
     let pool = TestPool::new(&[]);
     let served = pool.serve(&[]);
     fs::remove_file(pool.file("pool/metadata")).unwrap();
-    while status(&pool).0 == 0 {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    gemelo_tools::wait_until("the pool stops", || status(&pool).0 != 0);
     let (ended, lines) = status(&pool);
     assert_eq!((ended, &*lines[1]), (1, "read-only: stopped"), "{lines:?}");
     assert!(lines[4].contains("nbdcopy"), "{lines:?}");

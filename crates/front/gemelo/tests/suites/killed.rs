@@ -10,7 +10,7 @@ use crate::support::{MIB, Served, TestPool, setting, small};
 use gemelo_base::random::Random;
 use gemelo_format::{DedupMode, Policy};
 use gemelo_nbd::client::Submission;
-use gemelo_tools::{all_of, run, tool};
+use gemelo_tools::{all_of, fio_with_nbd, run, tool};
 use gemelo_volume::PoolOptions;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -161,7 +161,7 @@ fn what_was_flushed_survives_kills_while_the_pool_becomes_smaller() {
 /// killed. After a restart fio finds every block of the first half as it wrote it.
 #[test]
 fn fio_finds_what_it_flushed_after_every_kill() {
-    if tool("fio").is_none() || !run(tool("fio").unwrap().arg("--enghelp")).contains("nbd") {
+    if fio_with_nbd().is_none() {
         return;
     }
     let mut random = Random::new(2);

@@ -1,7 +1,7 @@
 //! Tests of manual pages, completions, `make install` and the Debian package.
 
 use crate::common::{Ran, commands_in, gemelo};
-use gemelo_tools::has_tool;
+use gemelo_tools::{has_tool, tool};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -238,21 +238,17 @@ fn the_debian_package_installs_and_leaves_pools_alone() {
     install_and_purge(&package, &directory.path().join("root"));
 }
 
-/// The script that makes a release of the program of the tests.
-fn release_script(directory: &Path) -> Command {
+/// Makes a release of the program of the tests, signed with the secret key if there is one.
+fn release(directory: &Path, key: Option<&PathBuf>) -> Vec<PathBuf> {
     let mut script = Command::new(root().join("scripts/release.sh"));
     script.arg(directory).env("BINARY", PROGRAM).env("LEVEL", "1");
     script.env("SOURCE_DATE_EPOCH", "1700000000");
-    script
-}
-
-fn release(directory: &Path) -> Vec<PathBuf> {
-    run(&mut release_script(directory));
+    run(script.envs(key.map(|key| ("MINISIGN_KEY", key))));
     files(directory)
 }
 
 #[test]
-fn a_release_has_the_same_bytes_each_time_and_every_package_the_same_files() {
+fn a_release_has_the_same_bytes_signed_or_not_and_every_package_the_same_files() {
     for tool in ["rpmbuild", "rpm2cpio", "cpio", "dpkg-deb", "git"] {
         if !has_tool(tool) {
             return;
@@ -260,7 +256,7 @@ fn a_release_has_the_same_bytes_each_time_and_every_package_the_same_files() {
     }
     let directory = tempfile::tempdir().unwrap();
     let [one, two] = ["one", "two"].map(|name| directory.path().join(name));
-    let found = release(&one);
+    let found = release(&one, None);
     let version = env!("CARGO_PKG_VERSION");
     let expected = [
         "SHA256SUMS".to_owned(),
@@ -271,9 +267,15 @@ fn a_release_has_the_same_bytes_each_time_and_every_package_the_same_files() {
         format!("gemelo_{version}_amd64.deb"),
     ];
     assert_eq!(found, expected.each_ref().map(PathBuf::from));
-    assert_eq!(release(&two), found);
+    let key = signing_key(directory.path());
+    let mut with_signature = release(&two, key.as_ref().map(|[_, secret]| secret));
+    with_signature.retain(|name| name != Path::new("SHA256SUMS.minisig"));
+    assert_eq!(with_signature, found);
     let sums = |directory: &Path| fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
     assert_eq!(sums(&one), sums(&two));
+    if let Some([public, _]) = key {
+        assert_signed(&two, &public);
+    }
     run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&one));
     let [_, notices, rpm, tarball, list, deb] = expected.map(|name| one.join(name));
 
@@ -308,23 +310,20 @@ fn a_release_has_the_same_bytes_each_time_and_every_package_the_same_files() {
     }
 }
 
-#[test]
-fn a_release_is_signed_with_the_key_of_its_user() {
-    if !["minisign", "rpmbuild", "dpkg-deb", "git"].into_iter().all(has_tool) {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let [public, secret, made] =
-        ["key.pub", "key.sec", "made"].map(|name| directory.path().join(name));
-    // -W: the key has no password.
-    let mut generate = Command::new("minisign");
+/// A key of minisign without a password: its public and its secret part.
+fn signing_key(directory: &Path) -> Option<[PathBuf; 2]> {
+    let mut generate = tool("minisign")?;
+    let [public, secret] = ["key.pub", "key.sec"].map(|name| directory.join(name));
     run(generate.args(["-G", "-W", "-p"]).arg(&public).arg("-s").arg(&secret));
-    let mut script = release_script(&made);
-    run(script.env("MINISIGN_KEY", &secret));
-    let sums = made.join("SHA256SUMS");
+    Some([public, secret])
+}
+
+/// The sums of a release are signed, and nothing but these sums.
+fn assert_signed(release: &Path, public: &Path) {
+    let sums = release.join("SHA256SUMS");
     let verify = || {
-        let mut minisign = Command::new("minisign");
-        minisign.arg("-V").arg("-p").arg(&public).arg("-m").arg(&sums);
+        let mut minisign = tool("minisign").unwrap();
+        minisign.arg("-V").arg("-p").arg(public).arg("-m").arg(&sums);
         minisign.output().unwrap().status.success()
     };
     assert!(verify());

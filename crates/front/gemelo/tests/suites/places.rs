@@ -181,11 +181,8 @@ impl Busy {
         let mut busy = Self { child: command.spawn().unwrap() };
         // An import opens the pool when its first byte is there.
         busy.child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-        let begun = Instant::now();
-        while !Path::new(&pool.file("pool/look")).exists() {
-            assert!(begun.elapsed() < PATIENCE, "the command does not open the pool");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let look = pool.file("pool/look");
+        gemelo_tools::wait_until("the command opens the pool", || Path::new(&look).exists());
         busy
     }
 

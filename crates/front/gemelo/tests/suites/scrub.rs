@@ -3,11 +3,8 @@
 use crate::common::{Ran, gemelo};
 use crate::served::{TestPool, done, flip_first, noise};
 use std::fs;
-use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
-/// Longest time that a scrub by schedule may take to begin and end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes volumes of the given modes, all with the same block of data.
 fn pool_with(modes: &[&str]) -> (TestPool, Vec<u8>) {
@@ -52,11 +49,9 @@ fn a_served_pool_scrubs_itself() {
     let (pool, content) = pool_with(&["inline", "off"]);
     flip_first(&pool, &content);
     let served = pool.serve(&["--scrub-interval", "1h"]);
-    let begun = Instant::now();
-    while pool.stat("/scrub/last").is_null() {
-        assert!(begun.elapsed() < PATIENCE, "a pool that was never scrubbed is due at once");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gemelo_tools::wait_until("a pool that was never scrubbed is due at once", || {
+        !pool.stat("/scrub/last").is_null()
+    });
     assert_eq!(pool.stat("/scrub/last/healed_contents"), 1);
     let (status, err) = served.stop();
     assert_eq!(status, 0, "{err}");

@@ -6,9 +6,10 @@ use crate::served::{Served, TestPool, done, flip_first, noise, refused};
 use gemelo_nbd::client::{Client, Submission};
 use gemelo_nbd::wire::ErrorCode;
 use gemelo_serve::{SETTINGS, Setting};
+use gemelo_tools::wait_until;
 use serde_json::{Value, json};
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::{Duration, UNIX_EPOCH};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -123,11 +124,7 @@ fn nonsense_changes_nothing() {
 
 /// Waits until the pool stores so many blocks.
 fn await_physical(pool: &TestPool, blocks: u64) {
-    let began = Instant::now();
-    while pool.stat("/pool/physical_blocks") != blocks {
-        assert!(began.elapsed() < PATIENCE, "{}", pool.stat("/pool"));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the pool stores so many blocks", || pool.stat("/pool/physical_blocks") == blocks);
 }
 
 #[test]
@@ -169,11 +166,7 @@ fn fingerprints_are_remembered_where_that_is_wanted() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(remembered(), 0);
     write(&mut client(&pool, "b"), 0, &noise(2, 65536));
-    let began = Instant::now();
-    while remembered() == 0 {
-        assert!(began.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("fingerprints are remembered", || remembered() > 0);
     assert_eq!(served.stop().0, 0);
 }
 
@@ -267,9 +260,15 @@ fn age(pool: &TestPool, seconds: i64) {
     fs::write(path, list.to_string()).unwrap();
 }
 
+/// Waits until snapshots of the schedule have other names than those until now: names have seconds.
+fn await_next_second() {
+    let second = || UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let begun = second();
+    wait_until("the next second", || second() > begun);
+}
+
 fn tick(pool: &TestPool) -> String {
-    // Names have seconds.
-    std::thread::sleep(Duration::from_millis(1100));
+    await_next_second();
     done(&["pool", "tick", &pool.path()])
 }
 
@@ -330,7 +329,7 @@ fn a_held_snapshot_of_the_schedule_stays_until_it_is_released() {
     assert!(said.contains("is a snapshot and does not change"), "{said}");
     done(&["volume", "hold", &pool.volume(&first)]);
     age(&pool, 3600);
-    std::thread::sleep(Duration::from_millis(1100));
+    await_next_second();
     let Ran { status, err, .. } = gemelo(&["pool", "tick", &pool.path()]);
     assert_eq!(status, 0, "{err}");
     assert!(err.contains(&first) && err.contains("is held (keep)"), "{err}");
@@ -346,11 +345,7 @@ fn a_server_makes_the_snapshots_itself_and_a_used_one_stays() {
     let pool = with_volume(&[], "web");
     let served = pool.serve(&[]);
     set_volume(&pool, "web", &["--every", "1h", "--keep", "1"]);
-    let began = Instant::now();
-    while scheduled(&pool, "web").is_empty() {
-        assert!(began.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the server makes a snapshot", || !scheduled(&pool, "web").is_empty());
     let first = scheduled(&pool, "web").remove(0);
     let (status, said) = served.stop();
     assert!(status == 0 && said.contains(&format!("{first}: snapshot made by schedule")), "{said}");
@@ -360,17 +355,13 @@ fn a_server_makes_the_snapshots_itself_and_a_used_one_stays() {
     let served: Served = pool.serve(&[]);
     let user = client(&pool, &first);
     set_volume(&pool, "web", &["--every", "1h"]);
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_until("the server makes a snapshot", || scheduled(&pool, "web").len() == 2);
     let Ran { status, err, .. } = gemelo(&["pool", "tick", &pool.path()]);
     assert_eq!(status, 0, "{err}");
     assert!(err.contains(&first) && err.contains("it is in use"), "{err}");
     assert_eq!(scheduled(&pool, "web").len(), 2);
     drop(user);
-    let began = Instant::now();
-    while scheduled(&pool, "web").len() > 1 {
-        assert!(began.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the snapshot that nobody uses goes", || scheduled(&pool, "web").len() == 1);
     assert!(!scheduled(&pool, "web").contains(&first));
     served.stop();
 }
@@ -429,11 +420,9 @@ fn settings_of_the_pool_that_apply_at_once_are_in_effect_while_served() {
     set(&pool, &["--warn-used", "1"]);
     assert_eq!(pool.stat("/health/reason"), "space");
     set(&pool, &["--scrub-interval", "1d"]);
-    let began = Instant::now();
-    while pool.stat("/scrub/last").is_null() {
-        assert!(began.elapsed() < PATIENCE, "a pool that was never scrubbed is due at once");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("a pool that was never scrubbed is due at once", || {
+        !pool.stat("/scrub/last").is_null()
+    });
     assert_eq!(served.stop().0, 0);
     pool.assert_clean();
 }

@@ -18,7 +18,7 @@ const TIME_TO_FAIL: Duration = Duration::from_millis(100);
 /// machine has cores for lanes.
 fn served() -> Option<(Arc<Gated>, TestServer, Client)> {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("not tested: a machine with one core has no lanes for long reads");
+        gemelo_tools::missing("a second processor, for lanes of long reads");
         return None;
     }
     let device = Arc::new(Gated::new(SIZE_BYTES, false));

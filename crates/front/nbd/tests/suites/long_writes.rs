@@ -17,7 +17,7 @@ const TIME_TO_FAIL: Duration = Duration::from_millis(100);
 /// Returns a server of a device, and whether it uses lanes.
 fn served() -> Option<(Arc<Gated>, TestServer)> {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("not tested: a machine with one core has no lanes for long writes");
+        gemelo_tools::missing("a second processor, for lanes of long writes");
         return None;
     }
     let device = Arc::new(Gated::new(SIZE_BYTES, false));

@@ -6,6 +6,7 @@
 
 use super::error::ExecuteError;
 use super::resolve::{JobInput, ResolvedJob};
+use super::{BenchRun, SCHEMA};
 use crate::{JobEnvironment, OutputFile};
 use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, History, Job, Populate, RunResult};
@@ -13,19 +14,6 @@ use gemelo_target::{PlaceLayout, Target, TargetUri};
 use std::fmt::Write as _;
 use std::io::{BufWriter, IntoInnerError, Write};
 use std::ops::ControlFlow;
-
-/// The jobs that ran, and their results.
-#[derive(Debug, Default)]
-pub struct BenchRun {
-    /// The jobs that have a result.
-    pub inputs: Vec<JobInput>,
-    /// The result of each job.
-    pub results: Vec<RunResult>,
-    /// Warnings about the jobs that have a result, each once.
-    pub warnings: Vec<String>,
-    /// The failures that are in no result, in the order in which they came.
-    pub errors: Vec<ExecuteError>,
-}
 
 /// The places that a job leaves to the next one.
 struct Open {
@@ -104,11 +92,22 @@ pub fn run_telling(
     mut each: impl FnMut(&JobInput, &RunResult) -> ControlFlow<()>,
 ) -> BenchRun {
     let mut open: Option<Open> = None;
-    let mut ran = BenchRun::default();
+    let count = jobs.len();
+    let first = jobs.first().map(|job| &job.input);
+    let mut ran = BenchRun {
+        input: Vec::new(),
+        result: Vec::new(),
+        warnings: Vec::new(),
+        errors: Vec::new(),
+        is_success: false,
+        schema: SCHEMA,
+        target: first.map(|input| input.target.to_string()),
+        seed: first.map(|input| input.job.seed),
+    };
     for mut job in jobs {
         let run = job.place_after(open.take()).and_then(|place| {
             if let Some(history) = job.begun(&place) {
-                begins(ran.inputs.iter().chain([&job.input]).cloned().collect(), history);
+                begins(ran.input.iter().chain([&job.input]).cloned().collect(), history);
             }
             job.run_at(place, environment)
         });
@@ -126,14 +125,16 @@ pub fn run_telling(
             && logged.is_ok();
         ran.errors.extend(logged.err());
         ran.warnings.extend(job.warning().filter(|warning| !ran.warnings.contains(warning)));
-        ran.inputs.push(job.input);
-        ran.results.push(result);
+        ran.input.push(job.input);
+        ran.result.push(result);
         open = Some(place);
         if !go_on {
             break;
         }
     }
     ran.errors.extend(open.and_then(|place| place.finish().err()));
+    ran.is_success = ran.result.len() == count && ran.result.iter().all(RunResult::is_success);
+    ran.warnings.extend(ran.result.iter().flat_map(|result| result.warnings.clone()));
     ran
 }
 

@@ -8,14 +8,14 @@ mod resolve;
 mod sweep;
 
 pub use error::{ExecuteError, ResolveError};
-pub use execute::{BenchRun, check, run, run_telling};
+pub use execute::{check, run, run_telling};
 pub use resolve::{JobInput, ResolvedJob};
 pub use sweep::{SweepError, swept};
 
-use crate::{JobEnvironment, JobOptions};
+use crate::{JobEnvironment, JobOptions, Ran};
 use gemelo_base::random::fresh_word;
 use gemelo_load::{History, RunResult};
-use gemelo_record::{Provenance, ResultFile};
+use gemelo_record::ResultFile;
 use resolve::OfHosts;
 
 /// Schema name of a [`BenchFile`].
@@ -23,6 +23,9 @@ pub const SCHEMA: &str = "gemelo.bench/1";
 
 /// The results of jobs, as a file keeps them.
 pub type BenchFile = ResultFile<Vec<JobInput>, Vec<RunResult>>;
+
+/// The jobs that have a result. Each warning about jobs is there once, before those of the results.
+pub type BenchRun = Ran<Vec<JobInput>, Vec<RunResult>, ExecuteError>;
 
 /// Schema name of a [`BegunFile`].
 pub const BEGUN_SCHEMA: &str = "gemelo.bench-begun/1";
@@ -67,28 +70,4 @@ fn place_all(
     let given: Vec<_> = jobs.iter().map(|job| job.given.as_slice()).collect();
     effect::check(&given)?;
     Ok(jobs)
-}
-
-impl BenchRun {
-    /// Returns whether every job that ran was complete and right.
-    #[must_use]
-    pub fn is_success(&self) -> bool {
-        self.results.iter().all(RunResult::is_success)
-    }
-
-    /// Returns the results as a file keeps them.
-    #[must_use]
-    pub fn into_file(self, mut provenance: Provenance) -> BenchFile {
-        provenance.target = self.inputs.first().map(|input| input.target.to_string());
-        provenance.seed = self.inputs.first().map(|input| input.job.seed);
-        let of_results = self.results.iter().flat_map(|result| result.warnings.clone());
-        let warnings = self.warnings.into_iter().chain(of_results).collect();
-        ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance,
-            input: self.inputs,
-            result: self.results,
-            warnings,
-        }
-    }
 }

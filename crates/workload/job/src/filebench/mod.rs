@@ -8,14 +8,13 @@ mod sweep;
 pub use error::FilebenchJobError;
 pub use options::FilebenchOptions;
 
-use crate::Sweep;
-use crate::{JobEnvironment, distributions};
+use crate::{JobEnvironment, Ran, Sweep, distributions};
 use gemelo_base::ShowPath as _;
 use gemelo_base::random::fresh_word;
 use gemelo_base::with_causes;
 use gemelo_filebench::sources::SourceSpec;
 use gemelo_filebench::{Console, Options, Outcome, Program, Script, WorkloadResult};
-use gemelo_record::{Provenance, ResultFile};
+use gemelo_record::ResultFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -68,18 +67,8 @@ pub struct ResolvedScript {
     programs: Vec<Planned>,
 }
 
-/// The runs of a script.
-#[derive(Debug)]
-pub struct FilebenchRun {
-    /// The runs of each value.
-    pub points: Vec<Point>,
-    /// The failure that ended the runs early.
-    pub error: Option<FilebenchJobError>,
-    /// `true` if every run was complete.
-    pub is_complete: bool,
-    input: FilebenchInput,
-    seed: u64,
-}
+/// The runs of each value. An error ended them early.
+pub type FilebenchRun = Ran<FilebenchInput, Vec<Point>, FilebenchJobError>;
 
 /// A program with the options of its run.
 struct Planned {
@@ -195,8 +184,16 @@ impl ResolvedScript {
         environment: &JobEnvironment<'_>,
     ) -> Result<FilebenchRun, FilebenchJobError> {
         let Self { input, sweep, seed, programs } = self;
-        let mut ran =
-            FilebenchRun { points: Vec::new(), error: None, is_complete: true, input, seed };
+        let mut ran = FilebenchRun {
+            schema: SCHEMA,
+            target: input.dir.clone(),
+            seed: Some(seed),
+            input,
+            result: Vec::new(),
+            warnings: Vec::new(),
+            errors: Vec::new(),
+            is_success: true,
+        };
         for planned in programs {
             if let (Some(sweep), Some(value)) = (&sweep, &planned.value) {
                 console.line(&format!("{} = {value}", sweep.name));
@@ -208,13 +205,14 @@ impl ResolvedScript {
                     }
                 }
                 // Nothing was measured yet, so nothing is lost.
-                Err(error) if ran.points.is_empty() => return Err(error),
+                Err(error) if ran.result.is_empty() => return Err(error),
                 Err(error) => {
-                    ran.error = Some(error);
+                    ran.errors.push(error);
                     break;
                 }
             }
         }
+        ran.warnings = ended_early(&ran.result);
         Ok(ran)
     }
 }
@@ -241,29 +239,14 @@ impl FilebenchRun {
     /// Adds the outcome of a program, and returns whether the next one may run.
     fn add(&mut self, planned: Planned, outcome: Outcome) -> bool {
         let is_over = outcome.error.is_some() || outcome.interrupted;
-        self.is_complete &= !is_over && outcome.runs.iter().all(|run| run.complete);
-        self.points.push(Point {
+        self.is_success &= !is_over && outcome.runs.iter().all(|run| run.complete);
+        self.result.push(Point {
             value: planned.value,
             variables: planned.program.variables,
             runs: outcome.runs,
         });
-        self.error = outcome.error.map(FilebenchJobError::Run);
+        self.errors.extend(outcome.error.map(FilebenchJobError::Run));
         !is_over
-    }
-
-    /// Returns the results as a file keeps them.
-    #[must_use]
-    pub fn into_file(self, mut provenance: Provenance) -> FilebenchFile {
-        let warnings = ended_early(&self.points);
-        provenance.seed = Some(self.seed);
-        provenance.target.clone_from(&self.input.dir);
-        ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance,
-            input: self.input,
-            result: self.points,
-            warnings,
-        }
     }
 }
 

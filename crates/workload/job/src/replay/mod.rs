@@ -9,11 +9,11 @@ pub use options::ReplayJobOptions;
 
 use crate::distributions::USUAL_BLOCK_BYTES;
 use crate::engine::choose;
-use crate::{JobEnvironment, TraceInput, contents};
+use crate::{FleetJob as _, JobEnvironment, Ran, TraceInput, contents};
 use error::MAX_QUEUE_DEPTH;
 use gemelo_base::Unit;
 use gemelo_base::units::format_counted;
-use gemelo_record::{Provenance, ResultFile};
+use gemelo_record::ResultFile;
 use gemelo_replay::{
     Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult, Speed,
 };
@@ -65,20 +65,8 @@ pub struct ResolvedReplay {
     seed: u64,
 }
 
-/// A replay that ran.
-#[derive(Debug)]
-pub struct ReplayRun {
-    /// The replay, as a result file keeps it.
-    pub input: ReplayInput,
-    /// The measurements of the replay.
-    pub result: ReplayResult,
-    /// Advice computed from the figures.
-    pub warnings: Vec<String>,
-    /// A failure that is not in the result: the target could not be closed.
-    pub error: Option<ReplayJobError>,
-    target: TargetUri,
-    seed: u64,
-}
+/// A replay that ran. Its warnings are advice, and its error that the target could not be closed.
+pub type ReplayRun = Ran<ReplayInput, ReplayResult, ReplayJobError>;
 
 /// Resolves the options of a replay: reads the trace for the first time and checks the target.
 ///
@@ -211,34 +199,13 @@ impl ResolvedReplay {
                 direct: self.direct,
             },
             warnings: advice(&result),
+            is_success: hosts::FleetReplay::is_success(&result),
             result,
-            error: finished.err(),
-            target: self.target,
-            seed: self.seed,
+            errors: finished.err().into_iter().collect(),
+            schema: SCHEMA,
+            target: Some(self.target.to_string()),
+            seed: Some(self.seed),
         })
-    }
-}
-
-impl ReplayRun {
-    /// Returns whether the trace was replayed to its end, and every block that was checked is
-    /// right.
-    #[must_use]
-    pub fn is_success(&self) -> bool {
-        <hosts::FleetReplay as crate::FleetJob>::is_success(&self.result)
-    }
-
-    /// Returns the result as a file keeps it.
-    #[must_use]
-    pub fn into_file(self, mut provenance: Provenance) -> ReplayFile {
-        provenance.target = Some(self.target.to_string());
-        provenance.seed = Some(self.seed);
-        ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance,
-            input: self.input,
-            result: self.result,
-            warnings: self.warnings,
-        }
     }
 }
 

@@ -258,6 +258,10 @@ impl<S: OperationSource> Driver<'_, S> {
 
     #[inline]
     fn submit(&mut self, slot: usize, request: TargetRequest) {
+        // The outcome of what is left of the operation is unknown then, as for others in flight.
+        if self.engine_failed {
+            return;
+        }
         if let Err(failure) = self.queue.submit(slot, request) {
             self.fail_engine(&failure);
         }

@@ -1,7 +1,7 @@
 //! Tests storage that fails, returns wrong data or is told to stop. Every fault is found and named,
 //! and earlier measurements are kept.
 
-use super::memory::{Event, Shared};
+use super::memory::{Event, Memory, Shared};
 use super::{blocks, job, operations, run_by, run_on, verify_on};
 use gemelo_base::{ManualClock, StopFlag};
 use gemelo_load::{
@@ -9,6 +9,7 @@ use gemelo_load::{
     Verify,
 };
 use gemelo_target::Engine;
+use std::sync::atomic::Ordering;
 
 const PLACE_BLOCKS: u64 = 64;
 
@@ -137,10 +138,14 @@ fn populated_zeros_are_checked_too() {
 /// Checks that a run that failed or was stopped keeps its figures, and that its history is still
 /// exact.
 fn check_partial(spec: JobSpec, storage: Shared, stop: &StopFlag) -> (Job, RunResult) {
-    let (job, target) = (job(spec), storage.target());
-    let result = run_by(&ManualClock::new(), stop, &job, &target);
+    check_partial_on(spec, &storage.target(), stop)
+}
+
+fn check_partial_on(spec: JobSpec, target: &Memory, stop: &StopFlag) -> (Job, RunResult) {
+    let job = job(spec);
+    let result = run_by(&ManualClock::new(), stop, &job, target);
     assert!(!result.is_success());
-    let verification = verify_on(&job, &target, &result);
+    let verification = verify_on(&job, target, &result);
     assert_eq!(verification.wrong_blocks, 0, "{verification:?}");
     assert_eq!(verification.checked_blocks + verification.unknown_blocks, 2 * PLACE_BLOCKS);
     (job, result)
@@ -173,13 +178,36 @@ fn a_failed_sync_makes_its_write_uncertain() {
     assert_eq!(result.history.unwrap().segments[0].uncertain[0].write, 3);
 }
 
-#[test]
-fn an_engine_that_breaks_leaves_all_in_flight_uncertain() {
-    let spec = JobSpec { engine: Engine::IoUring, queue_depth: 8, ..rewrite() };
-    let storage = Shared { scrambled: Some(3), ..storage(&spec) };
-    let (_, result) = check_partial(spec, storage.with(0, 50, Event::Break), &StopFlag::new());
+/// The writes of process 0 whose outcome is unknown after its engine has failed, by their numbers.
+fn uncertain_after_break(spec: JobSpec, target: &Memory) -> Vec<u64> {
+    let (_, result) = check_partial_on(spec, target, &StopFlag::new());
     assert_eq!(result.ended, Ended::Failed);
-    assert!((1..=8).contains(&result.history.unwrap().segments[0].uncertain.len()));
+    assert_eq!(result.failure.unwrap().process, 0);
+    let uncertain = &result.history.unwrap().segments[0].uncertain;
+    let of_first = uncertain.iter().filter(|write| write.process == 0);
+    of_first.map(|write| write.write).collect()
+}
+
+#[test]
+fn an_engine_that_refuses_a_request_is_not_asked_again_and_all_in_flight_is_uncertain() {
+    let spec = JobSpec { engine: Engine::IoUring, queue_depth: 8, ..rewrite() };
+    for seed in 0..10 {
+        let storage = Shared { scrambled: Some(seed), ..storage(&spec) };
+        let target = storage.with(0, 50, Event::Break).target();
+        let uncertain = uncertain_after_break(spec.clone(), &target);
+        assert!(uncertain.contains(&50), "seed {seed}: the write that was refused: {uncertain:?}");
+        let in_flight = target.0.broken_with.load(Ordering::Relaxed);
+        assert_eq!(uncertain.len() as u64, in_flight, "seed {seed}: {uncertain:?}");
+    }
+}
+
+#[test]
+fn an_engine_that_refuses_a_sync_is_not_asked_for_the_next_one() {
+    let (engine, sync) = (Engine::IoUring, SyncPolicy::Fsync);
+    let spec = JobSpec { engine, queue_depth: 8, sync, fsync_every: 4, ..rewrite() };
+    // Eight writes have ended. A sync follows the fourth of them, and one would follow the eighth.
+    let target = storage(&spec).with(0, 8, Event::Break).target();
+    assert_eq!(uncertain_after_break(spec, &target), [3, 7]);
 }
 
 #[test]
@@ -226,6 +254,6 @@ fn any_order_of_completions_leaves_what_the_history_says() {
         assert!(result.is_success(), "seed {seed}: {result:?}");
         let (reads, writes) = operations(&result);
         assert_eq!(reads + writes, 20 * PLACE_BLOCKS, "seed {seed}");
-        assert!(target.0.max_in_flight.load(std::sync::atomic::Ordering::Relaxed) > 4);
+        assert!(target.0.max_in_flight.load(Ordering::Relaxed) > 4);
     }
 }

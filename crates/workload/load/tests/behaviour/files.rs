@@ -112,10 +112,7 @@ fn a_full_disk_is_named_and_the_figures_are_kept() {
         .arg(directory.path())
         .status();
     if !mount.is_ok_and(|status| status.success()) {
-        eprintln!(
-            "a_full_disk_is_named_and_the_figures_are_kept: skipped, mounting tmpfs needs root"
-        );
-        return;
+        gemelo_tools::skip!("root, for mounting");
     }
     let job = job(JobSpec {
         operation: JobOperation::Write,

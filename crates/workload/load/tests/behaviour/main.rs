@@ -5,7 +5,6 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stderr,
     reason = "a helper of a test fails the test, and a test that is skipped says so"
 )]
 

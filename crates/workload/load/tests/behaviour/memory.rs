@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) scrambled: Option<u64>,
     pub(crate) syncs: AtomicU64,
     pub(crate) max_in_flight: AtomicU64,
+    /// Requests without a completion when the engine failed, with the one that it refused.
+    pub(crate) broken_with: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -62,6 +64,7 @@ impl Shared {
             scrambled: None,
             syncs: AtomicU64::new(0),
             max_in_flight: AtomicU64::new(0),
+            broken_with: AtomicU64::new(0),
         }
     }
 
@@ -97,6 +100,7 @@ impl Target for Memory {
             buffers: vec![vec![0; options.buffer_bytes]; options.depth],
             operations: 0,
             in_flight: Vec::new(),
+            is_broken: false,
             random: Random::new(self.0.scrambled.unwrap_or(0) + u64::from(process)),
         }))
     }
@@ -111,6 +115,8 @@ struct MemoryQueue {
     buffers: Vec<Vec<u8>>,
     operations: u64,
     in_flight: Vec<(usize, TargetRequest, Option<Event>)>,
+    /// The engine has failed, and is not asked again.
+    is_broken: bool,
     random: Random,
 }
 
@@ -184,6 +190,7 @@ impl Queue for MemoryQueue {
     }
 
     fn submit(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>> {
+        assert!(!self.is_broken, "a request for an engine that has failed");
         let overlaps = self.in_flight.iter().any(|(_, other, _)| {
             other.offset == request.offset
                 && (other.operation, request.operation)
@@ -196,6 +203,8 @@ impl Queue for MemoryQueue {
         let event = self.shared.events.iter().find(at).map(|event| event.2.clone());
         self.operations += 1;
         if matches!(event, Some(Event::Break)) {
+            self.is_broken = true;
+            self.shared.broken_with.store(self.in_flight.len() as u64 + 1, Ordering::Relaxed);
             return Err(self.failure(request));
         }
         self.in_flight.push((slot, request, event));
@@ -204,6 +213,7 @@ impl Queue for MemoryQueue {
     }
 
     fn reap(&mut self, wait: Wait, done: &mut Vec<Completion>) -> Result<(), Box<IoFailure>> {
+        assert!(!self.is_broken, "completions of an engine that has failed");
         let mut count = self.in_flight.len();
         if self.shared.scrambled.is_some() {
             let least = u64::from(wait == Wait::ForOne);

@@ -68,19 +68,7 @@ impl fmt::Display for Arrival {
     }
 }
 
-impl TryFrom<String> for Arrival {
-    type Error = ArrivalError;
-
-    fn try_from(text: String) -> Result<Self, ArrivalError> {
-        text.parse()
-    }
-}
-
-impl From<Arrival> for String {
-    fn from(arrival: Arrival) -> Self {
-        arrival.to_string()
-    }
-}
+gemelo_base::text_in_results!(Arrival);
 
 /// The endless sequence of request times.
 #[derive(Debug, Clone)]

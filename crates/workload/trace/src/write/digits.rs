@@ -24,26 +24,23 @@ pub(crate) fn push_whole(out: &mut Vec<u8>, mut value: u64) {
 /// Appends nanoseconds as seconds with nine decimals.
 #[inline]
 pub(crate) fn push_seconds(out: &mut Vec<u8>, time_ns: u64) {
-    const SECOND_NS: u64 = 1_000_000_000;
-    push_whole(out, time_ns / SECOND_NS);
-    out.push(b'.');
-    let mut unit = SECOND_NS / 10;
-    while unit > 0 {
-        out.push(b'0' + (time_ns / unit % 10) as u8);
-        unit /= 10;
-    }
+    push_decimal(out, time_ns, 1_000_000_000);
 }
 
 /// Appends nanoseconds as milliseconds with six decimals.
 #[inline]
 pub(crate) fn push_milliseconds(out: &mut Vec<u8>, time_ns: u64) {
-    const MILLISECOND_NS: u64 = 1_000_000;
-    push_whole(out, time_ns / MILLISECOND_NS);
+    push_decimal(out, time_ns, 1_000_000);
+}
+
+/// Appends nanoseconds in a unit of a power of ten, with all decimals.
+#[inline]
+fn push_decimal(out: &mut Vec<u8>, time_ns: u64, mut unit_ns: u64) {
+    push_whole(out, time_ns / unit_ns);
     out.push(b'.');
-    let mut unit = MILLISECOND_NS / 10;
-    while unit > 0 {
-        out.push(b'0' + (time_ns / unit % 10) as u8);
-        unit /= 10;
+    while unit_ns > 1 {
+        unit_ns /= 10;
+        out.push(b'0' + (time_ns / unit_ns % 10) as u8);
     }
 }
 
@@ -75,6 +72,8 @@ mod tests {
             prop_assert_eq!(text(&|out| push_whole(out, value)), value.to_string());
             let seconds = format!("{}.{:09}", value / 1_000_000_000, value % 1_000_000_000);
             prop_assert_eq!(text(&|out| push_seconds(out, value)), seconds);
+            let milliseconds = format!("{}.{:06}", value / 1_000_000, value % 1_000_000);
+            prop_assert_eq!(text(&|out| push_milliseconds(out, value)), milliseconds);
             prop_assert_eq!(text(&|out| push_hash(out, ContentHash(hash))), format!("{hash:032x}"));
         }
     }

@@ -20,7 +20,7 @@ use gemelo_base::ShowPath as _;
 use gemelo_job::bench::{self, JobInput};
 use gemelo_job::{JobOptions, Sweep, job_file};
 use gemelo_load::RunResult;
-use gemelo_record::{HostsFile, Provenance};
+use gemelo_record::HostsFile;
 use repeated::Repetitions;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -162,23 +162,19 @@ pub(crate) fn run_jobs(
         failures.note(printed, monitor);
         shown
     });
-    for error in std::mem::take(&mut ran.errors) {
-        failures.note(Err(error.into()), monitor);
-    }
-    if ran.results.is_empty() {
+    failures.note_all(&mut ran.errors, monitor);
+    if ran.result.is_empty() {
         return failures.or(Outcome::Done);
     }
-    if (ran.results.len() > 1 || *brief) && !quiet {
+    if (ran.result.len() > 1 || *brief) && !quiet {
         let gap = if *brief { "" } else { "\n" };
-        let summary = format!("{gap}{}", text::summary(&ran.inputs, &ran.results));
+        let summary = format!("{gap}{}", text::summary(&ran.input, &ran.result));
         failures.note(context.print(&summary), monitor);
     }
-    let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };
     // A run that failed has something more important to say.
-    if ran.is_success() {
-        ran.warnings.iter().for_each(|warning| monitor.warn(warning));
+    if ran.is_success {
+        let of_jobs = ran.warnings.iter().filter(|warning| !text::has(&ran.result, warning));
+        of_jobs.for_each(|warning| monitor.warn(warning));
     }
-    let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    results.write(begun.may_overwrite(), &file, &mut failures, monitor);
-    failures.or(outcome)
+    results.conclude(begun.may_overwrite(), ran, failures, context)
 }

@@ -30,8 +30,7 @@ pub(super) fn run(
     // The merged intervals have them now.
     let of_hosts = file.hosts.iter_mut().filter_map(|host| host.file.as_mut());
     of_hosts.flat_map(|file| &mut file.result).for_each(|result| result.interval_parts.clear());
-    let is_in_text =
-        |warning: &String| file.file.result.iter().any(|result| result.warnings.contains(warning));
+    let is_in_text = |warning: &String| text::has(&file.file.result, warning);
     let results = (&outputs.files, begun.may_overwrite());
     let shown = || shown(&file, outputs.brief);
     hosts::deliver::<FleetJobs>(&file, shown, is_in_text, results, context)

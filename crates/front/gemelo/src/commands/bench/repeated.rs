@@ -140,9 +140,7 @@ fn one(
         |input, history| begun.note(input, history),
         |_, _| ControlFlow::Continue(()),
     );
-    for error in std::mem::take(&mut ran.errors) {
-        failures.note(Err(error.into()), context.monitor.as_ref());
-    }
+    failures.note_all(&mut ran.errors, context.monitor.as_ref());
     Ok(ran.into_file(Provenance::of_this_process(context.started_at)))
 }
 

@@ -58,6 +58,11 @@ pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
     text
 }
 
+/// Returns whether the text of one of the jobs has a warning.
+pub(crate) fn has(results: &[RunResult], warning: &String) -> bool {
+    results.iter().any(|result| result.warnings.contains(warning))
+}
+
 /// Returns a table of all jobs, for a run of several.
 pub(crate) fn summary(inputs: &[JobInput], results: &[RunResult]) -> String {
     let mut table = Table::new();

@@ -9,7 +9,7 @@ mod run;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::kind::{Described, Kind};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use gemelo_record::{CAMPAIGN_SCHEMA, CampaignRecord, RUN_SCHEMA, RunRecord};
 
 /// The kinds of records of a campaign.
@@ -18,14 +18,8 @@ pub(crate) const KINDS: [Described; 2] = [
     Kind::<RunRecord>::new(RUN_SCHEMA, "runs/ID/run.json of a campaign").described(),
 ];
 
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Action,
-}
-
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Run a plan: every workload on every target, several times
     ///
     /// Each target is made fresh for each run and given back afterwards. Ctrl-C ends the campaign
@@ -43,8 +37,8 @@ enum Action {
     Ls(ls::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    match &arguments.command {
+pub(crate) fn run(action: &Action, context: &Context) -> crate::Result<Outcome> {
+    match action {
         Action::Run(arguments) => run::run(arguments, context),
         Action::Report(arguments) => report::run(arguments, context),
         Action::Clean(arguments) => clean::run(arguments, context),

@@ -19,14 +19,8 @@ use std::time::Duration;
 /// is noticed after 20 seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Create a domain in a namespace of a Ceph pool
     ///
     /// The pool holds the index and the metadata of the members and must be replicated. Contents
@@ -85,8 +79,8 @@ impl DomainArguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    match &arguments.action {
+pub(crate) fn run(action: &Action, context: &Context) -> crate::Result<Outcome> {
+    match action {
         Action::Create(arguments) => create::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),

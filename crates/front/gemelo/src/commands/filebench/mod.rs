@@ -15,7 +15,7 @@ use console::Lines;
 use gemelo_base::ShowPath as _;
 use gemelo_filebench::Console;
 use gemelo_job::filebench::{self, FilebenchInput, FilebenchOptions, Point, resolve};
-use gemelo_record::{HostsFile, Provenance};
+use gemelo_record::HostsFile;
 use std::sync::Arc;
 
 /// The kind of results of this command.
@@ -61,17 +61,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     }
     let lines = Lines::new(results.is_standard_output(), Arc::clone(&context.monitor));
     let console: Arc<dyn Console> = Arc::new(lines);
-    let mut ran = resolved.run(&console, &context.job_environment())?;
+    let ran = resolved.run(&console, &context.job_environment())?;
     if let Some(sweep) = &job.sweep {
-        console.line(&format!("\n{}", sweep::table(&sweep.name, &ran.points)));
+        console.line(&format!("\n{}", sweep::table(&sweep.name, &ran.result)));
     }
-    let monitor = context.monitor.as_ref();
-    let mut failures = Failures::default();
-    if let Some(error) = ran.error.take() {
-        failures.note(Err(error.into()), monitor);
-    }
-    let outcome = if ran.is_complete { Outcome::Done } else { Outcome::Partial };
-    let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    results.write(job.force, &file, &mut failures, monitor);
-    failures.or(outcome)
+    results.conclude(job.force, ran, Failures::default(), context)
 }

@@ -9,12 +9,12 @@ use gemelo_base::ShowPath as _;
 use gemelo_base::StartLine;
 use gemelo_filebench::Console;
 use gemelo_fleet::{Done, Refusal, Session};
-use gemelo_job::JobEnvironment;
 use gemelo_job::bench::hosts::{HostJobs, take_for_checked};
 use gemelo_job::bench::{self, BegunFile, BenchFile, ResolvedJob};
 use gemelo_job::filebench::hosts::HostScript;
 use gemelo_job::replay::{self, ReplayJobOptions};
 use gemelo_job::verify::{self, Verified, VerifyError};
+use gemelo_job::{JobEnvironment, Ran};
 use gemelo_record::Provenance;
 use gemelo_scan::{ScanOptions, ScanRequest};
 use gemelo_target::TargetUri;
@@ -111,8 +111,17 @@ fn perform(task: Value, session: &Session, context: &Context) -> crate::Result<D
     };
     match Task::deserialize(task).or_failed()? {
         Task::Bench { jobs } => run_jobs(*jobs, session, &environment, context),
-        Task::Replay { replay } => run_replay(&replay, session, &environment, context),
-        Task::Filebench { script } => run_script(*script, session, &environment, context),
+        Task::Replay { replay } => {
+            let resolved = replay::resolve(&replay, &environment)?;
+            begin(session, &Value::Null)?;
+            done(resolved.run(&environment)?, &environment, context)
+        }
+        Task::Filebench { script } => {
+            let resolved = script.resolve()?;
+            begin(session, &Value::Null)?;
+            let console: Arc<dyn Console> = Arc::new(Unread);
+            done(resolved.run(&console, &environment)?, &environment, context)
+        }
         Task::Verify { file, target } => {
             check(session, || verify::verify(&file, target, &environment))
         }
@@ -142,14 +151,17 @@ fn check(
 }
 
 /// Tells the result of a run, and warns of the errors that ended it.
-fn done(
-    file: &impl Serialize,
-    is_complete: bool,
-    errors: impl IntoIterator<Item = Failure>,
+fn done<Input: Serialize, Measured: Serialize, Error: Into<Failure>>(
+    mut ran: Ran<Input, Measured, Error>,
     environment: &JobEnvironment<'_>,
+    context: &Context,
 ) -> crate::Result<Done> {
-    errors.into_iter().for_each(|error| environment.monitor.warn(&error.message()));
-    Ok(Done { result: serde_json::to_value(file).or_failed()?, is_complete })
+    let is_complete = ran.is_success && ran.errors.is_empty();
+    for error in std::mem::take(&mut ran.errors) {
+        environment.monitor.warn(&error.into().message());
+    }
+    let file = ran.into_file(Provenance::of_this_process(context.started_at));
+    Ok(Done { result: serde_json::to_value(&file).or_failed()?, is_complete })
 }
 
 fn run_jobs(
@@ -162,36 +174,17 @@ fn run_jobs(
     bench::check(&jobs)?;
     begin(session, &ResolvedJob::inputs(&jobs))?;
     take_for_checked(&mut jobs);
-    let count = jobs.len();
     let begins = |input, history| {
         let file = super::bench::begun_file(input, Some(history), context);
         // The run goes on without it. A lost coordinator ends it in another way.
         let _ = serde_json::to_string(&file).map(|line| session.send((line + "\n").as_bytes()));
     };
-    let mut ran = bench::run_telling(jobs, environment, begins, |_, _| ControlFlow::Continue(()));
-    let errors = std::mem::take(&mut ran.errors);
-    let is_complete = errors.is_empty() && ran.results.len() == count && ran.is_success();
-    let mut errors = errors.into_iter().map(Failure::from);
-    if ran.results.is_empty() {
-        return Err(errors.next().unwrap_or_else(|| failed!("stopped before the run began")));
+    let ran = bench::run_telling(jobs, environment, begins, |_, _| ControlFlow::Continue(()));
+    if ran.result.is_empty() {
+        let first = ran.errors.into_iter().next().map(Failure::from);
+        return Err(first.unwrap_or_else(|| failed!("stopped before the run began")));
     }
-    let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    done(&file, is_complete, errors, environment)
-}
-
-fn run_replay(
-    job: &ReplayJobOptions,
-    session: &Session,
-    environment: &JobEnvironment<'_>,
-    context: &Context,
-) -> crate::Result<Done> {
-    let resolved = replay::resolve(job, environment)?;
-    begin(session, &Value::Null)?;
-    let mut ran = resolved.run(environment)?;
-    let error = ran.error.take();
-    let is_complete = error.is_none() && ran.is_success();
-    let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    done(&file, is_complete, error.map(Failure::from), environment)
+    done(ran, environment, context)
 }
 
 /// A console whose lines nobody reads: the result has all figures.
@@ -199,22 +192,6 @@ struct Unread;
 
 impl Console for Unread {
     fn line(&self, _text: &str) {}
-}
-
-fn run_script(
-    script: HostScript,
-    session: &Session,
-    environment: &JobEnvironment<'_>,
-    context: &Context,
-) -> crate::Result<Done> {
-    let resolved = script.resolve()?;
-    begin(session, &Value::Null)?;
-    let console: Arc<dyn Console> = Arc::new(Unread);
-    let mut ran = resolved.run(&console, environment)?;
-    let error = ran.error.take();
-    let is_complete = error.is_none() && ran.is_complete;
-    let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    done(&file, is_complete, error.map(Failure::from), environment)
 }
 
 /// Scans the paths of this host, and sends the fingerprint set.

@@ -4,7 +4,7 @@
 mod run;
 mod text;
 
-pub(crate) use run::{HostRecordOf, HostsFileOf, deliver, join, no_file, record, run, told};
+pub(crate) use run::{HostRecordOf, HostsFileOf, deliver, join, no_file, records, run, told};
 pub(crate) use text::{HostColumns, slowest_line, start_of, table};
 
 use super::host::Task;
@@ -13,8 +13,6 @@ use crate::exit::{OrFailed as _, OrFailure as _, refused};
 use clap::Args;
 use gemelo_base::values::Span;
 use gemelo_fleet::{Agree, Finished, Hosts, Orders, Receive, Transport};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::time::Duration;
 
 /// Longest silence of a host if the user sets none.
@@ -76,11 +74,14 @@ impl HostOptions {
     }
 }
 
-/// The parts of a run that its command decides.
-struct Handling<'a> {
-    agree: Agree<'a>,
-    receive: Receive<'a>,
-    goes_on: bool,
+/// What a command does with what its hosts tell and send.
+pub(crate) struct Handling<'a> {
+    /// Compares what the hosts make of their tasks.
+    pub(crate) agree: Agree<'a>,
+    /// Takes the parts of the file that a host sends meanwhile.
+    pub(crate) receive: Receive<'a>,
+    /// `true` if the others go on when a host is lost.
+    pub(crate) goes_on: bool,
 }
 
 impl Fleet {
@@ -89,45 +90,8 @@ impl Fleet {
         self.hosts.names()
     }
 
-    /// Runs a task on each host. `agree` compares what the hosts make of their tasks.
-    pub(crate) fn run<Plan: DeserializeOwned>(
-        &self,
-        tasks: &[Task],
-        agree: impl Fn(&[Plan]) -> Result<(), String>,
-        context: &Context,
-    ) -> crate::Result<Vec<Finished>> {
-        self.run_receiving(tasks, agree, no_file, context)
-    }
-
-    /// Runs a task on each host. `receive` takes the parts of what the hosts send meanwhile.
-    pub(crate) fn run_receiving<Plan: DeserializeOwned>(
-        &self,
-        tasks: &[Task],
-        agree: impl Fn(&[Plan]) -> Result<(), String>,
-        receive: impl Fn(usize, &[u8]) -> Result<(), String>,
-        context: &Context,
-    ) -> crate::Result<Vec<Finished>> {
-        let agree = |plans: &[&Value]| {
-            let plans = plans.iter().map(|plan| Plan::deserialize(*plan));
-            let plans = plans.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-            agree(&plans)
-        };
-        self.conduct(tasks, &Handling { agree: &agree, receive: &receive, goes_on: false }, context)
-    }
-
-    /// Runs a task on each host that sends a file. `receive` takes the parts of the files. If a
-    /// host is lost, the others go on.
-    pub(crate) fn collect(
-        &self,
-        tasks: &[Task],
-        receive: impl Fn(usize, &[u8]) -> Result<(), String>,
-        context: &Context,
-    ) -> crate::Result<Vec<Finished>> {
-        let agree = |_: &[&Value]| Ok(());
-        self.conduct(tasks, &Handling { agree: &agree, receive: &receive, goes_on: true }, context)
-    }
-
-    fn conduct(
+    /// Runs a task on each host.
+    pub(crate) fn run(
         &self,
         tasks: &[Task],
         handling: &Handling<'_>,

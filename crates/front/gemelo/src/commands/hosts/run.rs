@@ -1,6 +1,6 @@
 //! A job on several hosts: its parts are run, and one result of all of them is shown and written.
 
-use super::Fleet;
+use super::{Fleet, Handling};
 use crate::commands::host::Task;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome, failed};
@@ -9,8 +9,9 @@ use gemelo_figures::AnyResult;
 use gemelo_fleet::{Finished, HostEnd};
 use gemelo_job::FleetJob;
 use gemelo_record::{HostRecord, HostsFile, Provenance, ResultFile, slowest};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Serialize};
+use serde_json::Value;
 
 /// The result of a job of all hosts.
 pub(crate) type HostsFileOf<Job> = HostsFile<<Job as FleetJob>::Input, <Job as FleetJob>::Measured>;
@@ -28,8 +29,13 @@ pub(crate) fn run<Job: FleetJob>(
     (fleet, context): (&Fleet, &Context),
 ) -> crate::Result<HostsFileOf<Job>> {
     let tasks: Vec<Task> = job.parts().into_iter().map(|part| task(Box::new(part))).collect();
-    let agree = |plans: &[Job::Plan]| job.agree(fleet.names(), plans);
-    let hosts = records(fleet.run_receiving(&tasks, agree, receive, context)?)?;
+    let agree = |plans: &[&Value]| {
+        let plans = plans.iter().map(|plan| Job::Plan::deserialize(*plan));
+        let plans = plans.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        job.agree(fleet.names(), &plans)
+    };
+    let handling = Handling { agree: &agree, receive: &receive, goes_on: false };
+    let hosts = records(fleet.run(&tasks, &handling, context)?)?;
     let provenance = Provenance::of_this_process(context.started_at);
     join(hosts, |one| Job::rate(&one.result), |files| job.file(files, provenance))
 }
@@ -81,7 +87,7 @@ where
 }
 
 /// Returns the parts of the hosts as records. Fails if no host has a result.
-fn records<Input: DeserializeOwned, Measured: DeserializeOwned>(
+pub(crate) fn records<Input: DeserializeOwned, Measured: DeserializeOwned>(
     finished: Vec<Finished>,
 ) -> crate::Result<Vec<HostRecord<Input, Measured>>> {
     let records: Vec<_> = (0..).zip(finished).map(|(index, one)| record(index, one)).collect();
@@ -93,7 +99,7 @@ fn records<Input: DeserializeOwned, Measured: DeserializeOwned>(
 }
 
 /// Returns the part of a host as a record.
-pub(crate) fn record<Input: DeserializeOwned, Measured: DeserializeOwned>(
+fn record<Input: DeserializeOwned, Measured: DeserializeOwned>(
     index: u32,
     finished: Finished,
 ) -> HostRecord<Input, Measured> {

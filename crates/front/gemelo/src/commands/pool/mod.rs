@@ -22,16 +22,10 @@ mod unit;
 use super::settings;
 use crate::context::Context;
 use crate::exit::Outcome;
-use clap::{Args, Subcommand};
-
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
+use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Create a pool
     ///
     /// The settings that 'gemelo pool set --help' lists are options here as well.
@@ -138,8 +132,8 @@ enum Action {
     Rm(rm::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    match &arguments.action {
+pub(crate) fn run(action: &Action, context: &Context) -> crate::Result<Outcome> {
+    match action {
         Action::Create(arguments) => create::run(arguments, context),
         Action::Estimate(arguments) => estimate::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),

@@ -10,7 +10,7 @@ use crate::kind::{Described, Kind};
 use crate::result_options::ResultOptions;
 use clap::Args;
 use gemelo_job::replay::{self, ReplayInput, ReplayJobOptions, resolve};
-use gemelo_record::{HostsFile, Provenance};
+use gemelo_record::HostsFile;
 use gemelo_replay::ReplayResult;
 
 /// The kind of results of this command.
@@ -54,17 +54,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Out
     if *dry_run {
         return Ok(Outcome::Done);
     }
-    let mut ran = resolved.run(&environment)?;
+    let ran = resolved.run(&environment)?;
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     if !quiet {
         failures.note(context.print(&text::result(&ran.result)), monitor);
         ran.warnings.iter().for_each(|warning| monitor.warn(warning));
     }
-    let finished = ran.error.take().map_or(Ok(()), |error| Err(error.into()));
-    let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };
-    let file = ran.into_file(Provenance::of_this_process(context.started_at));
-    files.write(job.force, &file, &mut failures, monitor);
-    failures.note(finished, monitor);
-    failures.or(outcome)
+    files.conclude(job.force, ran, failures, context)
 }

@@ -5,12 +5,11 @@ use super::arguments::ScanArguments;
 use super::finish;
 use super::outputs::Saving;
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Fleet, HostColumns};
+use crate::commands::hosts::{self, Fleet, Handling, HostColumns};
 use crate::context::Context;
-use crate::exit::{OrFailure as _, Outcome, failed, refused};
+use crate::exit::{OrFailure as _, Outcome, refused};
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_base::{name_of_text, text_of_name};
-use gemelo_fleet::Finished;
 use gemelo_record::{HostRecord, ResultFile};
 use gemelo_scan::{Counting, MAX_SETS, ScanInput, ScanOptions, ScanRequest, ScanResult};
 use std::ffi::OsString;
@@ -46,18 +45,16 @@ pub(super) fn run(
         let Some(mut file) = files.get(number) else { return Ok(()) };
         file.write_all(bytes).map_err(|error| format!("cannot keep what it sent: {error}"))
     };
-    let scans = scans(fleet.collect(&tasks, receive, context)?);
-    let there = || scans.iter().enumerate().filter(|(_, scan)| scan.file.is_some());
-    let sets: Vec<PathBuf> = there().map(|(number, _)| path(number)).collect();
+    let handling = Handling { agree: &|_| Ok(()), receive: &receive, goes_on: true };
+    let scans: Vec<HostScan> = hosts::records(fleet.run(&tasks, &handling, context)?)?;
     for (scan, failure) in scans.iter().filter_map(|scan| Some((scan, scan.failure.as_ref()?))) {
         context.monitor.warn(&format!("host {}: {failure}", scan.host));
     }
-    if sets.is_empty() {
-        return Err(failed!("no host has sent its fingerprint set"));
-    }
+    let there = || scans.iter().filter(|scan| scan.file.is_some()).map(|scan| scan.index as usize);
+    let sets: Vec<PathBuf> = there().map(path).collect();
     let saved =
         gemelo_scan::merge_sets(&sets, saving.file(), context.monitor.as_ref(), &context.stop)?;
-    let scanned = there().filter_map(|(number, _)| hosts.get(number)).flat_map(named_paths);
+    let scanned = there().filter_map(|number| hosts.get(number)).flat_map(named_paths);
     let input = ScanInput::Scan(Box::new(ScanRequest { paths: scanned.collect(), ..request }));
     let is_whole = scans.iter().all(|scan| scan.failure.is_none());
     let outcome = finish(saved, saving, input, scans, &arguments.outputs, context)?;
@@ -88,18 +85,6 @@ fn named_paths((host, request): &(String, ScanRequest)) -> Vec<PathBuf> {
 
 /// The scan of one host. Those that have a file have sent their whole set.
 pub(super) type HostScan = HostRecord<ScanInput, ScanResult>;
-
-/// The scans of the hosts, in their order.
-fn scans(finished: Vec<Finished>) -> Vec<HostScan> {
-    let scan = |(index, finished)| {
-        let mut scan: HostScan = hosts::record(index, finished);
-        if scan.file.is_some() && scan.failure.is_some() {
-            scan.failure = Some("it did not read all of its data".to_owned());
-        }
-        scan
-    };
-    (0..).zip(finished).map(scan).collect()
-}
 
 /// The bytes that a scan read a second.
 pub(super) fn bytes_per_s(file: &ResultFile<ScanInput, ScanResult>) -> f64 {

@@ -11,7 +11,7 @@ use gemelo_job::TraceInput;
 use gemelo_trace::{RecordSource, TraceFormat};
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     input: TraceInput,
     /// The format to write

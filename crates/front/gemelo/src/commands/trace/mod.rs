@@ -9,16 +9,10 @@ mod synthesize;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use clap::{Args, Subcommand};
-
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
+use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Compute the statistics of a trace, and derive a distribution and a job from it
     Stat(stat::Arguments),
     /// Convert a trace to another format
@@ -26,8 +20,8 @@ enum Action {
     Synthesize(synthesize::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    match &arguments.action {
+pub(crate) fn run(action: &Action, context: &Context) -> crate::Result<Outcome> {
+    match action {
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),
         Action::Synthesize(arguments) => synthesize::run(arguments, context),

@@ -28,7 +28,7 @@ const KIND: Kind<ResultFile<Input, &'static Counted>> =
 pub(crate) const DESCRIBED: Described = KIND.described();
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     input: TraceInput,
     /// Size of the blocks to count

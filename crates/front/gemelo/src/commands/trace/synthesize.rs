@@ -18,7 +18,7 @@ use gemelo_trace::{
 ///
 /// A preset has the published figures of a recorded trace. Each option replaces one of its figures.
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// Preset with the published figures of an FIU trace: web, mail or homes
     #[arg(long, value_name = "NAME", required_unless_present = "distribution")]
     preset: Option<String>,

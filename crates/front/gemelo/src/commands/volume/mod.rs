@@ -22,16 +22,10 @@ pub(super) mod verify;
 use super::settings;
 use crate::context::Context;
 use crate::exit::Outcome;
-use clap::{Args, Subcommand};
-
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
+use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Create a volume; it takes no space until it is written
     Create(create::Arguments),
     /// List the volumes of a pool
@@ -118,8 +112,8 @@ enum Action {
     Receive(send::Receive),
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> crate::Result<Outcome> {
-    match &arguments.action {
+pub(crate) fn run(action: &Action, context: &Context) -> crate::Result<Outcome> {
+    match action {
         Action::Create(arguments) => create::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),

@@ -1,6 +1,5 @@
 //! Tests of `gemelo campaign` from outside: plans, failing runs, kills, cleaning and resuming.
 
-mod commands;
 mod killed;
 mod kinds;
 mod plans;

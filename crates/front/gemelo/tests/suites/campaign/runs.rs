@@ -1,100 +1,15 @@
-//! The runs of a campaign: failures, repetitions, resuming, the monitor.
+//! The runs of a campaign on targets that need root, and the monitor. The tests of the crate
+//! `campaign` have failures, repetitions and resumption.
 
 use super::{Place, can_mount, figure, json, leftovers};
 use std::fs;
 
-#[test]
-fn a_failing_run_loses_no_other_and_resuming_repeats_it_alone() {
-    let place = Place::with(
-        "[campaign]\nname = 'x'\nrepetitions = 2\n\
-         [[target]]\nname = 'a'\ndirectory = {}\n[[target]]\nname = 'b'\ndirectory = {}\n\
-         [[workload]]\nname = 'good'\ncommand = 'echo x/y_bytes=$SEED'\n\
-         [[workload]]\nname = 'bad'\ncommand = 'test -e $RESULTS/../../../mended || { echo broken >&2; exit 7; }'\n",
-    );
-    let ran = place.run(&[]);
-    assert_eq!(ran.status, 1, "{}", ran.err);
-    assert!(ran.err.contains("failed: 'sh' ended with exit status: 7: broken"), "{}", ran.err);
-    let outcomes = |kind: &str| {
-        place.records().iter().filter(|record| record["outcome"]["kind"] == kind).count()
-    };
-    assert_eq!((outcomes("done"), outcomes("failed")), (4, 4));
-    let good: Vec<_> =
-        place.records().iter().filter_map(|record| figure(record, "x/y_bytes")).collect();
-    // Both targets get the seed of the repetition.
-    assert_eq!(good, [1.0, 1.0, 2.0, 2.0]);
-    let first = |place: &Place| {
-        let records = place.records();
-        records.into_iter().find(|record| record["workload"] == "good").unwrap()
-    };
-    let before = first(&place);
-    fs::write(place.path("mended"), "").unwrap();
-    let ran = place.run(&["--resume"]);
-    assert_eq!(ran.status, 0, "{}", ran.err);
-    assert_eq!((outcomes("done"), outcomes("failed")), (8, 0));
-    assert_eq!(first(&place), before, "a complete run was repeated");
-}
-
-#[test]
-fn a_campaign_is_not_overwritten_and_another_plan_does_not_go_on_with_it() {
-    let plan = "[campaign]\nname = 'x'\nrepetitions = 1\n[[target]]\nname = 'a'\ndirectory = {}\n\
-        [[workload]]\nname = 'w'\ncommand = 'true'\n";
-    let place = Place::with(plan);
-    let ran = place.run(&["--resume"]);
-    assert_eq!((ran.status, ran.err.contains("has no campaign")), (2, true), "{}", ran.err);
-    assert_eq!(place.run(&[]).status, 0);
-    let ran = place.run(&[]);
-    assert_eq!((ran.status, ran.err.contains("already has a campaign")), (2, true), "{}", ran.err);
-    fs::write(place.plan(), plan.replace("'true'", "'exit 0'")).unwrap();
-    let ran = place.run(&["--resume"]);
-    assert_eq!((ran.status, ran.err.contains("another plan")), (2, true), "{}", ran.err);
-}
-
-/// Two targets, one with twice the time of the other, and two that differ by chance.
-#[test]
-fn repetitions_go_on_while_a_comparison_is_undecided_and_end_at_the_limit() {
-    let place = Place::with(
-        "[campaign]\nname = 'x'\nrepetitions = 3\nmax-repetitions = 6\n\
-         [[target]]\nname = 'a'\ndirectory = {}\n[[target]]\nname = 'b'\ndirectory = {}\n\
-         [[workload]]\nname = 'noisy'\nmain-figure = 'x/y_ns'\n\
-         command = 'case $RESULTS in *-b-r*) echo x/y_ns=$((100 + SEED % 2 * 100)) ;; *) echo x/y_ns=100 ;; esac'\n\
-         [[workload]]\nname = 'clear'\nmain-figure = 'x/y_ns'\n\
-         command = 'case $RESULTS in *-b-r*) echo x/y_ns=$((200 + SEED)) ;; *) echo x/y_ns=$((100 + SEED)) ;; esac'\n",
-    );
-    let ran = place.run(&[]);
-    assert_eq!(ran.status, 0, "{}", ran.err);
-    let count = |workload: &str| {
-        place.records().iter().filter(|record| record["workload"] == workload).count()
-    };
-    assert_eq!((count("noisy"), count("clear")), (12, 6));
-    assert_eq!(json(&place.out().join("campaign.json"))["runs"].as_array().unwrap().len(), 18);
-}
-
-/// 48 runs that fail one by one on a full disk say nothing: the campaign ends with the cause.
-#[test]
-fn a_campaign_without_space_says_so_before_it_starts_and_ends_when_a_disk_is_full() {
-    let plan = |size: &str, command: &str| {
-        format!(
-            "[campaign]\nname = 'x'\nrepetitions = 9\n[[target]]\nname = 'a'\ndirectory = {{}}\n\
-             [[workload]]\nname = 'w'\ndata = '{size}'\ncommand = '{command}'\n"
-        )
-    };
-    let place = Place::with(&plan("9000t", "true"));
-    let ran = place.run(&[]);
-    assert_eq!(ran.status, 5, "{}", ran.err);
-    assert!(ran.err.contains("the plan needs 8.79 PiB for one target"), "{}", ran.err);
-    assert!(!place.out().exists(), "nothing was touched");
-    let place = Place::with(&plan("1m", "echo No space left on device >&2; exit 1"));
-    let ran = place.run(&[]);
-    assert_eq!(ran.status, 5, "{}", ran.err);
-    assert!(ran.err.contains("a disk is full: run 0001-w-a-r0"), "{}", ran.err);
-    assert_eq!(leftovers(&place), [""; 0]);
-}
-
-/// Every kind of target that needs root, each with a small load.
+/// Every kind of target that needs root, each with two small loads.
 const MOUNTED: &str = r#"
 [campaign]
 name = "x"
 repetitions = 1
+warm-up-runs = 0
 [[target]]
 name = "loop-{fs}"
 matrix = { fs = ["ext4", "xfs", "btrfs"] }
@@ -115,9 +30,11 @@ name = "write"
 bench = { file-size = "4m", distribution = "all-duplicates", sync = "fsync", fsync-every = 1000 }
 [[workload]]
 name = "tar"
+targets = ["loop-*", "zfs-*"]
 tar = { tree = "tree" }
 [[workload]]
 name = "fio"
+targets = ["duperemove", "volume-*"]
 fio = { rw = "randwrite", bs = "4k", size = "1m", end_fsync = 1 }
 "#;
 

@@ -40,6 +40,24 @@ pub(crate) fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]
     Ran::of(&child.wait_with_output().expect("the binary ran"))
 }
 
+/// Waits until each of these processes has done some of its reads and writes.
+pub(crate) fn until_at_work(processes: &[u32]) {
+    let before: Vec<u64> = processes.iter().map(|process| calls(*process)).collect();
+    for (process, before) in processes.iter().zip(before) {
+        gemelo_tools::wait_until("a process is at its load", || calls(*process) > before + 80);
+    }
+}
+
+/// The reads and writes that a process has asked the kernel for.
+fn calls(process: u32) -> u64 {
+    let told = std::fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+    let count = |line: &str| {
+        let (name, count) = line.split_once(": ")?;
+        ["syscr", "syscw"].contains(&name).then(|| count.parse::<u64>().expect("a number"))
+    };
+    told.lines().filter_map(count).sum()
+}
+
 /// The names of the commands in a help text. The program has its commands in groups.
 pub(crate) fn commands_in(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| !line.starts_with("Commands"));

@@ -9,13 +9,11 @@ mod scans;
 mod scripts;
 mod ssh;
 
+use crate::common::until_at_work;
+use gemelo_tools::wait_until;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gemelo");
@@ -57,19 +55,13 @@ impl Place {
     }
 
     /// The number of the process of a host, once there is one.
-    fn process_of(&self, index: usize) -> i32 {
-        let read = || {
+    fn process_of(&self, index: usize) -> u32 {
+        let read = || -> Option<u32> {
             let text = std::fs::read_to_string(self.path(&format!("{index}.pid"))).ok()?;
             text.trim().parse().ok()
         };
-        let began = Instant::now();
-        loop {
-            if let Some(number) = read() {
-                return number;
-            }
-            assert!(began.elapsed() < PATIENCE, "host {index} has started");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until(&format!("host {index} has started"), || read().is_some());
+        read().unwrap()
     }
 }
 
@@ -113,22 +105,13 @@ fn check_report(result: &str, hosts: &[&str]) {
     }
 }
 
-/// Waits until something is true.
-fn until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_true() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Returns whether a process exists and is not a corpse.
-fn is_alive(process: i32) -> bool {
+fn is_alive(process: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat"))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("Z").starts_with('Z'))
 }
 
-fn signal(process: i32, name: &str) {
+fn signal(process: u32, name: &str) {
     let sent = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status();
     assert!(sent.unwrap().success());
 }

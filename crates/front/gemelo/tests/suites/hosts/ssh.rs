@@ -6,7 +6,7 @@ use gemelo_tools::has_tool;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Delay of a relay, in each direction.
 const DELAY: Duration = Duration::from_millis(20);
@@ -54,7 +54,7 @@ impl Server {
         let _ = std::fs::create_dir_all("/run/sshd");
         let child = Command::new(all[0]).args(&all[1..]).stderr(log).spawn().unwrap();
         let started = Self { directory, child, port };
-        until("the server answers", || {
+        wait_until("the server answers", || {
             started.ssh(address, &["true"]).is_some_and(|words| {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 succeeds("ssh", &words)
@@ -111,12 +111,12 @@ fn has_ssh() -> bool {
 }
 
 /// The far sides that a server has started: they know its port.
-fn far_sides(server: &Server) -> Vec<i32> {
+fn far_sides(server: &Server) -> Vec<u32> {
     let numbers = std::fs::read_dir("/proc")
         .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let port = format!(" {}", server.port);
-    let is_far = |process: &i32| {
+    let is_far = |process: &u32| {
         let read = |file: &str| std::fs::read(format!("/proc/{process}/{file}"));
         let is_ours = read("environ").is_ok_and(|all| {
             let all = String::from_utf8_lossy(&all).into_owned();
@@ -147,24 +147,26 @@ fn a_real_server_is_reached_and_losing_it_ends_the_run_there() {
     let long = ["bench", "--time", "1h", "--rate", "100", "--file-size", "64k", "--json", &json];
     let more = ["--target", &data, "--host-timeout", "20s"];
     let run = start(&words(&[&long[..], &more].concat(), &reach));
-    until("both hosts have made their files", || std::fs::read_dir(&data).unwrap().count() == 2);
-    std::thread::sleep(Duration::from_secs(2));
+    wait_until("both hosts have made their files", || {
+        std::fs::read_dir(&data).unwrap().count() == 2
+    });
+    let there = far_sides(&server);
+    assert!(there.len() >= 2);
+    until_at_work(&there);
     let tasks = format!("/proc/{0}/task", run.id());
-    let children: Vec<i32> = std::fs::read_dir(&tasks)
+    let children: Vec<u32> = std::fs::read_dir(&tasks)
         .unwrap()
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
         .flat_map(|text| {
-            text.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<i32>>()
+            text.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<u32>>()
         })
         .collect();
     assert_eq!(children.len(), 2);
-    let there = far_sides(&server);
-    assert!(there.len() >= 2);
     signal(children[0], "KILL");
     let (status, err) = ended(run);
     assert_eq!(status, Some(1), "{err}");
     for process in there {
-        until("the far sides have ended", || !is_alive(process));
+        wait_until("the far sides have ended", || !is_alive(process));
     }
     let file = read(Path::new(&json));
     assert!(file["hosts"][0]["file"].is_null());
@@ -292,17 +294,21 @@ fn hosts_start_together_over_a_network_with_delay_and_loss() {
     }
 
     // A network that carries nothing any more: both sides notice.
-    let long = ["bench", "--time", "1h", "--rate", "100", "--target", "null:"];
+    let data = place.text("data");
+    std::fs::create_dir(&data).unwrap();
+    let long = ["bench", "--time", "1h", "--rate", "100", "--target", &data];
     let more = ["--file-size", "1m", "--host-timeout", "15s"];
     let run = start(&words(&[&long[..], &more].concat(), &reach));
-    until("the far sides have started", || far_sides(&server).len() >= 2);
-    std::thread::sleep(Duration::from_secs(4));
+    wait_until("both hosts have made their files", || {
+        std::fs::read_dir(&data).unwrap().count() == 2
+    });
     let there = far_sides(&server);
+    until_at_work(&there);
     assert!(succeeds("ip", &["link", "set", &network.link, "down"]));
     let (status, err) = ended(run);
     assert_eq!(status, Some(1), "{err}");
     assert!(err.contains("it has said nothing for 15 s"), "{err}");
     for process in there {
-        until("the far sides have ended", || !is_alive(process));
+        wait_until("the far sides have ended", || !is_alive(process));
     }
 }

@@ -3,22 +3,14 @@
 
 use crate::common::gemelo;
 use crate::schema::{misfits, read, schema_of};
+use gemelo_tools::wait_until;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const GEMELO: &str = env!("CARGO_BIN_EXE_gemelo");
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A run without an end, which ends with its test.
 struct Load(Child);
@@ -46,7 +38,7 @@ fn killed(words: &[&str], target: &Path, json: &Path, begun: usize) {
         .spawn()
         .unwrap();
     let mut load = Load(load);
-    until("what a check needs is there from the start", || {
+    wait_until("what a check needs is there from the start", || {
         fs::read_to_string(json).is_ok_and(|text| {
             text.contains("bench-begun/1") && text.matches("\"in_flight\"").count() >= begun
         })
@@ -174,7 +166,7 @@ fn what_each_host_of_a_killed_run_wrote_can_be_checked() {
         files.map(|metadata| metadata.modified().unwrap()).collect()
     };
     let mut last = sizes();
-    until("the hosts stop", || {
+    wait_until("the hosts stop", || {
         std::thread::sleep(Duration::from_millis(300));
         let now = sizes();
         std::mem::replace(&mut last, now.clone()) == now

@@ -8,7 +8,7 @@ use crate::support::setting;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 const KILLS: u64 = 8;
@@ -48,11 +48,9 @@ pub(super) fn finished(from: &TestPool, name: &str, to: &TestPool) -> usize {
 fn wait_for_end(pid: &str) {
     let number = fs::read_to_string(pid).unwrap_or_default();
     let process = format!("/proc/{}/fd", number.trim());
-    let began = Instant::now();
-    while !number.is_empty() && fs::read_dir(&process).is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the receiver goes on alone");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gemelo_tools::wait_until("the receiver ends with its sender", || {
+        number.is_empty() || fs::read_dir(&process).is_err()
+    });
 }
 
 fn cut_off(from: &TestPool, name: &str, to: &TestPool, bytes: usize) {

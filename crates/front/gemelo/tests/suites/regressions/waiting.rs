@@ -24,16 +24,30 @@ fn start(words: &[&str]) -> Command {
 }
 
 /// Lets it wait, and ends it as systemd does.
-fn ended(mut child: Child) -> Output {
+fn end(child: &mut Child) {
     std::thread::sleep(Duration::from_millis(1500));
     assert!(child.try_wait().unwrap().is_none(), "it waits");
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+    until_it_ends(|| child.try_wait().unwrap().is_none());
+}
+
+/// Waits until something that is to end soon does not wait any more.
+fn until_it_ends(mut it_waits: impl FnMut() -> bool) {
     let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    while it_waits() {
         assert!(began.elapsed() < Duration::from_secs(8), "it goes on waiting");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn ended(mut child: Child) -> Output {
+    end(&mut child);
     child.wait_with_output().unwrap()
+}
+
+/// Returns whether a process has open files, as one that has ended has not.
+fn is_there(process: i32) -> bool {
+    fs::read_dir(format!("/proc/{process}/fd")).is_ok_and(|mut files| files.next().is_some())
 }
 
 fn assert_stopped(output: &Output) {
@@ -67,6 +81,12 @@ fn senders_and_receivers_that_wait_end_when_they_are_asked_to() {
     }
 }
 
+/// A filter that lets 4 MiB through, and then nothing until there is a file of this name.
+fn hang_until(file: &str) -> String {
+    let all = 4 * MIB;
+    format!("(stdbuf -o0 head -c {all}; until test -e {file}; do sleep 0.1; done) |")
+}
+
 /// The receiver gets a part, and then nothing: as over a network that broke.
 #[test]
 fn a_copy_whose_connection_hangs_ends_and_goes_on_later() {
@@ -74,26 +94,25 @@ fn a_copy_whose_connection_hangs_ends_and_goes_on_later() {
     {
         let (from, to) = (sender(), TestPool::new(&[]));
         let _servers = is_served.then(|| [from.serve(&[]), to.serve(&[])]);
-        let pid = to.file("pid");
-        let hang = format!("(stdbuf -o0 head -c {}; exec sleep 15) |", 4 * MIB);
+        let (pid, mended) = (to.file("pid"), to.file("mended"));
         let hang = match stops_receiver {
-            true => format!("{hang} sh -c 'echo $$ >{pid}; exec \"$0\" \"$@\"'"),
-            false => hang,
+            true => format!("{} sh -c 'echo $$ >{pid}; exec \"$0\" \"$@\"'", hang_until(&mended)),
+            false => hang_until(&mended),
         };
         let program = filtering(&to, "hanging", &hang);
         let words = words(&from, "s", &to, &program);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let child = start(&words).spawn().unwrap();
+        let mut child = start(&words).spawn().unwrap();
         if stops_receiver {
             std::thread::sleep(Duration::from_millis(1500));
             let receiver = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
-            let receiver = Pid::from_raw(receiver).unwrap();
-            kill_process(receiver, Signal::TERM).unwrap();
-            let output = child.wait_with_output().unwrap();
-            assert_stopped(&output);
+            kill_process(Pid::from_raw(receiver).unwrap(), Signal::TERM).unwrap();
+            until_it_ends(|| is_there(receiver));
         } else {
-            assert_stopped(&ended(child));
+            end(&mut child);
         }
+        fs::write(&mended, "").unwrap();
+        assert_stopped(&child.wait_with_output().unwrap());
         let began = Instant::now();
         while done(&["volume", "ls", &to.path()]).contains("being received") {
             assert!(began.elapsed() < Duration::from_secs(30), "the receiver goes on");
@@ -116,23 +135,17 @@ fn a_receiver_ends_when_the_server_of_its_pool_dies() {
     let (from, to) = (sender(), TestPool::new(&[]));
     let server = to.serve(&[]);
     let pid = to.file("pid");
-    let hang = format!(
-        "(stdbuf -o0 head -c {}; exec sleep 15) | sh -c 'echo $$ >{pid}; exec \"$0\" \"$@\"'",
-        4 * MIB
-    );
+    let mended = to.file("mended");
+    let hang = format!("{} sh -c 'echo $$ >{pid}; exec \"$0\" \"$@\"'", hang_until(&mended));
     let words = words(&from, "s", &to, &filtering(&to, "hanging", &hang));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let copying = start(&words).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(1500));
-    let receiver = fs::read_to_string(&pid).unwrap();
-    let receives = || fs::read_dir(format!("/proc/{}/fd", receiver.trim())).is_ok();
-    assert!(receives(), "it waits");
+    let receiver = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    assert!(is_there(receiver), "it waits");
     server.kill();
-    let began = Instant::now();
-    while receives() {
-        assert!(began.elapsed() < Duration::from_secs(8), "it goes on waiting");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_it_ends(|| is_there(receiver));
+    fs::write(&mended, "").unwrap();
     assert!(!copying.wait_with_output().unwrap().status.success());
     assert!((3 * MIB..10 * MIB).contains(&finished(&from, "s", &to)));
     assert_holds(&to, "s", &noise(1, 9 * MIB));

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) struct TestDirectory(TempDir);
@@ -115,11 +114,7 @@ impl OtherServer {
             return None;
         };
         let server = Self(child);
-        let began = Instant::now();
-        while !socket.exists() {
-            assert!(began.elapsed() < Duration::from_secs(20), "{program} does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        gemelo_tools::wait_until(&format!("{program} listens"), || socket.exists());
         Some(server)
     }
 }

@@ -57,37 +57,14 @@ fn figures_of_other_workloads_do_not_change_an_answer() {
     assert_eq!(found, answer(&all));
 }
 
-/// A plan of one workload.
-fn of_one(directory: &Path, workload: &str) -> (crate::common::Ran, PathBuf) {
-    let path = directory.join("plan.toml");
-    let text = format!(
-        "[campaign]\nname='x'\nrepetitions=1\nwarm-up-runs=0\n[[target]]\nname='a'\ndirectory={{}}\n\
-         [[workload]]\nname='w'\n{workload}\n"
-    );
-    fs::write(&path, text).unwrap();
-    let out = directory.join("out");
-    (gemelo(&["campaign", "run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]), out)
-}
-
-#[test]
-fn a_main_figure_that_cannot_be_is_refused_before_the_runs() {
-    for (figure, reason) in [
-        ("read/operations_per_s", "no job has the operation read"),
-        ("wirte/operations_per_s", "has no figure 'wirte/operations_per_s'"),
-    ] {
-        let place = tempfile::tempdir().unwrap();
-        let workload = format!("main-figure='{figure}'\nbench={{ file-size = '64k' }}");
-        let (ran, out) = of_one(place.path(), &workload);
-        assert_eq!(ran.status, 2, "{}", ran.out);
-        assert!(ran.err.contains(reason), "{}", ran.err);
-        assert!(!out.exists());
-    }
-}
-
 #[test]
 fn a_run_without_the_main_figure_of_the_plan_has_failed() {
     let place = tempfile::tempdir().unwrap();
-    let (ran, _) = of_one(place.path(), "main-figure='my/figure'\ncommand='echo my/figrue=1'");
+    let (path, out) = (place.path().join("plan.toml"), place.path().join("out"));
+    let text = "[campaign]\nname='x'\nrepetitions=1\nwarm-up-runs=0\n[[target]]\nname='a'\n\
+        directory={}\n[[workload]]\nname='w'\nmain-figure='my/figure'\ncommand='echo my/figrue=1'\n";
+    fs::write(&path, text).unwrap();
+    let ran = gemelo(&["campaign", "run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     assert_eq!(ran.status, 1, "{}", ran.err);
     assert!(ran.out.contains("does not have the main figure 'my/figure'"), "{}", ran.out);
     assert!(ran.out.contains("my/figrue") && ran.out.contains("0 runs complete"), "{}", ran.out);

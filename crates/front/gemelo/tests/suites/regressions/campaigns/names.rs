@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 const HEAD: &str = "[campaign]\nname = 'x'\nrepetitions = 1\nwarm-up-runs = 0\n";
 
@@ -71,12 +70,7 @@ fn what_a_killed_campaign_made_is_found_by_its_name() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let begun = Instant::now();
-    let is_made = || place.path().join("begun").exists();
-    while !is_made() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the script runs");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gemelo_tools::wait_until("the script runs", || place.path().join("begun").exists());
     campaign.kill().unwrap();
     campaign.wait().unwrap();
     let journal = fs::read_to_string(out.join("journal.jsonl")).unwrap();

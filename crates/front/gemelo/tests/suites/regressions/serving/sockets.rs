@@ -3,7 +3,6 @@
 use crate::common::gemelo;
 use crate::served::{TestPool, done, refused};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// A name of 120 bytes was accepted, and at the next start no volume was served, over NBD either.
 #[test]
@@ -26,11 +25,8 @@ fn a_name_that_is_too_long_for_a_socket_leaves_out_that_volume_alone() {
     load(&pool.uri(&long));
     done(&["volume", "create", &pool.volume(&longer), "--size", "1m"]);
     done(&["volume", "create", &pool.volume("later"), "--size", "1m"]);
-    let began = Instant::now();
-    while !Path::new(&directory).join("later.sock").exists() {
-        assert!(began.elapsed() < Duration::from_secs(30), "the next volume is not served");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let later = Path::new(&directory).join("later.sock");
+    gemelo_tools::wait_until("the next volume is served", || later.exists());
     load(&format!("vhost-user:{}", socket.display()));
     let (status, err) = served.stop();
     assert_eq!(status, 0, "{err}");

@@ -1,7 +1,6 @@
 //! Targets by the user's own commands, with programs that the test makes up.
 
-use super::{Place, figure, leftovers};
-use std::fs;
+use super::*;
 
 /// A target whose commands write their names to a log. `mount` fails if the file `broken` exists.
 const PLAN: &str = r#"
@@ -33,15 +32,14 @@ fn log(place: &Place) -> Vec<String> {
 #[test]
 fn the_commands_of_the_user_run_in_order_and_their_processes_end() {
     let place = Place::with(PLAN);
-    let ran = place.run(&[]);
-    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_eq!(place.run().unwrap().done, 1);
     let expected =
         ["make", "mount", "space", "load", "space", "settle", "space", "unmount", "unmake"];
     assert_eq!(log(&place), expected);
     let record = place.records().remove(0);
-    assert_eq!(record["space"]["after"]["data_bytes"], 12);
-    assert_eq!(record["space"]["settled"]["data_bytes"], 6);
-    assert_eq!(figure(&record, "space/data_bytes"), Some(6.0));
+    assert_eq!(record.space["after"].data_bytes, 12);
+    assert_eq!(record.space["settled"].data_bytes, 6);
+    assert_eq!(record.figures.value("space/data_bytes"), Some(6.0));
     assert_eq!(leftovers(&place), [""; 0]);
 }
 
@@ -49,10 +47,10 @@ fn the_commands_of_the_user_run_in_order_and_their_processes_end() {
 fn what_was_made_is_given_back_although_mounting_fails() {
     let place = Place::with(PLAN);
     fs::write(place.path("broken"), "").unwrap();
-    let ran = place.run(&[]);
-    assert_eq!(ran.status, 1, "{}", ran.err);
+    let summary = place.run().unwrap();
+    assert_eq!((summary.done, summary.failed.len(), summary.left.len()), (0, 1, 0));
     assert_eq!(log(&place), ["make", "mount", "unmount", "unmake"]);
-    let reason = place.records().remove(0)["outcome"]["reason"].as_str().unwrap().to_owned();
+    let reason = &summary.failed[0].1;
     assert!(reason.ends_with("no disk"), "{reason}");
     assert_eq!(leftovers(&place), [""; 0]);
 }
