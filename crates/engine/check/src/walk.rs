@@ -208,6 +208,10 @@ impl Walk {
         let mut used = UsedPbns::new(&self.superblock, self.data_blocks);
         let form = root.policy.index();
         let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
+        if root.policy.is_image() && table.index.root.is_some() {
+            let what = format!("the policy '{}' has no index on disk", root.policy.name());
+            return Err(FormatError::damaged(what).into());
+        }
         let trees = self.read_trees(&table, form, &mut used, &mut pages)?;
         pages.finish();
         if trees.is_whole {

@@ -3,7 +3,7 @@
 use super::reader::{FoundCommit, RingPage, Unreadable};
 use super::{GivenUp, JournalReader, LostHistory, Replayed};
 use crate::error::FormatError;
-use crate::{COPIES, Commit, DiskRole, FlushMarks};
+use crate::{COPIES, Commit, DiskRole, FlushMarks, LAST_NUMBER};
 use std::io;
 use std::ops::Range;
 
@@ -57,6 +57,10 @@ impl JournalReader<'_> {
             next_commit = next.max(after);
             given_up = self.ring.given_up(next, &headers)?;
             lost = Some(self.measure_loss(what, marked, &left)?);
+        }
+        if next_commit >= LAST_NUMBER {
+            let what = format!("the journal: no number is left after commit {}", next_commit - 1);
+            return Err(FormatError::damaged(what));
         }
         Ok(Replayed {
             next_commit,

@@ -13,7 +13,7 @@ use super::{CachedBackend, image};
 use crate::error::{MetadataError, Result};
 use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
 use gemelo_base::units::format_counted;
-use gemelo_format::{NodeRef, Part, PoolSeed, Root, Slot, StoreTable, read_chain};
+use gemelo_format::{LAST_NUMBER, NodeRef, Part, PoolSeed, Root, Slot, StoreTable, read_chain};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -164,12 +164,15 @@ fn check_table(home: &BackendContext<'_>, root: &Root, table: &StoreTable) -> Re
     let is_possible = root.physical < pbn_end
         && table.index_entries < pbn_end
         && u64::from(table.buckets) <= home.superblock.pbn_end(home.superblock.max_blocks())
-        && root.references >= root.physical;
-    if is_possible {
-        Ok(())
-    } else {
-        Err(MetadataError::damaged("the checkpoint's table has numbers out of bounds"))
+        && (root.physical..LAST_NUMBER).contains(&root.references);
+    if !is_possible {
+        return Err(MetadataError::damaged("the checkpoint's table has numbers out of bounds"));
     }
+    if root.policy.is_image() && table.index.root.is_some() {
+        let what = format!("the policy '{}' has no index on disk", root.policy.name());
+        return Err(MetadataError::damaged(what));
+    }
+    Ok(())
 }
 
 fn claim_all<L: Layout>(
