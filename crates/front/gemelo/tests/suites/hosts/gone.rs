@@ -1,5 +1,5 @@
-//! Hosts that go away during a run: whatever was measured is kept, and nothing goes on. The tests of
-//! the crate `fleet` have other ends of hosts, and those of coordinators.
+//! Hosts that go away during a run: whatever was measured is kept, and nothing goes on. The tests
+//! of the crate `fleet` have other ends of hosts, and those of coordinators.
 
 use super::*;
 use crate::schema::{misfits, schema_of};
