@@ -13,6 +13,7 @@ mod parts;
 mod receive;
 mod send;
 pub mod stream;
+mod survey;
 
 pub use exchange::{Answers, Asked, Naming};
 pub use receive::{ReceiveError, ReceiveOptions, Received, receive};

@@ -21,8 +21,13 @@ const MAX_COMPARISONS: usize = 16;
 pub(crate) struct Part {
     /// The blocks in order, each with its content; [`None`] for zeros.
     pub(crate) blocks: Vec<(u64, Option<SentContent>)>,
-    /// Blocks of the snapshot that were compared since the part before.
-    pub(crate) passed: u64,
+}
+
+impl Part {
+    /// The number of blocks that are not zeros.
+    pub(crate) fn contents(&self) -> u64 {
+        self.blocks.iter().filter(|(_, content)| content.is_some()).count() as u64
+    }
 }
 
 /// Reads parts in order.
@@ -35,8 +40,6 @@ pub(crate) struct PartReader<'o> {
     blocks: u64,
     /// Entries that differ, of which no part has been made.
     entries: VecDeque<(Lbn, MapEntry)>,
-    /// Blocks of which parts have told.
-    passed: u64,
 }
 
 impl<'o> PartReader<'o> {
@@ -48,7 +51,7 @@ impl<'o> PartReader<'o> {
     ) -> Self {
         let pace = GivingWay::new(clock, outgoing.traffic());
         let (next, entries) = (Lbn(first), VecDeque::new());
-        Self { outgoing, pace, stop, next, blocks, entries, passed: first }
+        Self { outgoing, pace, stop, next, blocks, entries }
     }
 
     /// Reads the next part, and gives way to clients. Returns [`None`] at the end.
@@ -63,7 +66,7 @@ impl<'o> PartReader<'o> {
     }
 
     fn read_now(&mut self) -> Result<Option<Part>, SendError> {
-        if self.passed >= self.blocks {
+        if self.entries.is_empty() && self.next.0 >= self.blocks {
             return Ok(None);
         }
         let most = (ASKED_BYTES / self.outgoing.block_bytes() as usize).max(1);
@@ -77,11 +80,7 @@ impl<'o> PartReader<'o> {
             self.next = found.end;
         }
         let some: Vec<_> = self.entries.drain(..most.min(self.entries.len())).collect();
-        let blocks = with_contents(self.outgoing, &some)?;
-        let end = self.entries.front().map_or(self.next, |(lbn, _)| *lbn).0.min(self.blocks);
-        let passed = end - self.passed;
-        self.passed = end;
-        Ok(Some(Part { blocks, passed }))
+        Ok(Some(Part { blocks: with_contents(self.outgoing, &some)? }))
     }
 
     /// As [`GivingWay::rested_ns`].
@@ -104,11 +103,14 @@ fn with_contents(
     Ok(entries.iter().map(content_of).collect())
 }
 
+/// Gives the parts in order, and [`None`] at the end.
+pub(crate) type NextPart<'n> = &'n mut dyn FnMut() -> Result<Option<Part>, SendError>;
+
 /// Does `work` with a function that gives the parts in order, and [`None`] at the end. They are
 /// read ahead, unless the system refuses a thread.
 pub(crate) fn with_parts<T>(
     reader: &Mutex<PartReader<'_>>,
-    work: impl FnOnce(&mut dyn FnMut() -> Result<Option<Part>, SendError>) -> T,
+    work: impl FnOnce(NextPart<'_>) -> T,
 ) -> T {
     thread::scope(|scope| {
         let (give, take) = sync_channel(PARTS_AHEAD);

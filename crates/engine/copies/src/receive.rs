@@ -16,6 +16,8 @@ use thiserror::Error;
 
 /// Bytes of earlier blocks that are copied at once.
 const COPIED_BYTES: u64 = 1 << 20;
+/// Most bytes of contents that are decompressed at once.
+const DECOMPRESSED_BYTES: usize = 1 << 20;
 
 /// Bytes of a stream after which what was received is made durable, unless that was done within
 /// [`DURABLE_EVERY_NS`]: each time costs a sync, which a fast stream should not wait for often.
@@ -202,6 +204,10 @@ fn fill(
     Ok(pace.rested_ns())
 }
 
+const fn is_compressed(record: &Record<'_>) -> bool {
+    matches!(record, Record::Compressed { .. })
+}
+
 /// Fills a volume.
 struct Filler {
     volume: Volume,
@@ -215,7 +221,22 @@ impl Filler {
         block * u64::from(self.block_bytes)
     }
 
+    /// Writes the blocks of a frame. Of its compressed contents, which may be tiny, as many are
+    /// decompressed at once as have a bounded length.
     fn fill(&mut self, records: &[Record<'_>]) -> Result<(), ReceiveError> {
+        let most = (DECOMPRESSED_BYTES / self.block_bytes as usize).max(1);
+        let mut rest = records;
+        while !rest.is_empty() {
+            let compressed = rest.iter().enumerate().filter(|(_, record)| is_compressed(record));
+            let end = compressed.map(|(at, _)| at).nth(most).unwrap_or(rest.len());
+            let (some, after) = rest.split_at(end);
+            self.fill_some(some)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn fill_some(&mut self, records: &[Record<'_>]) -> Result<(), ReceiveError> {
         self.decompress_all(records)?;
         let mut contents = self.contents.chunks_exact(self.block_bytes as usize);
         let mut batch = Vec::with_capacity(records.len());
@@ -270,10 +291,9 @@ impl Filler {
 
     fn decompress_all(&mut self, records: &[Record<'_>]) -> Result<(), ReceiveError> {
         let block_bytes = self.block_bytes as usize;
-        let is_compressed = |record: &&Record<'_>| matches!(record, Record::Compressed { .. });
-        let count = records.iter().filter(is_compressed).count();
-        self.contents.resize(count * block_bytes, 0);
-        let compressed = records.iter().filter(is_compressed);
+        let compressed = || records.iter().filter(|record| is_compressed(record));
+        self.contents.resize(compressed().count() * block_bytes, 0);
+        let compressed = compressed();
         for (record, content) in compressed.zip(self.contents.chunks_exact_mut(block_bytes)) {
             let Record::Compressed { block, algorithm, bytes } = record else { continue };
             if !decompress(*algorithm, bytes, content) {

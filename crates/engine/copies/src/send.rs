@@ -6,8 +6,9 @@
 
 use crate::exchange::{AnswerReader, Asked, BATCHES_AHEAD};
 use crate::first_blocks::FirstBlocks;
-use crate::parts::{Part, PartReader, with_parts};
+use crate::parts::{NextPart, Part, PartReader, with_parts};
 use crate::stream::{Head, Record, StreamWriter, Sums};
+use crate::survey::with_total;
 use gemelo_base::locks::Mutex;
 use gemelo_base::{Classified, Monitor, StopFlag, SystemClock, Unit, with_causes};
 use gemelo_format::{Compression, Fingerprinter, SnapshotId};
@@ -85,7 +86,7 @@ pub fn send(
         is_compressed: outgoing.is_compressed(),
         is_exchange: answers.is_some(),
     };
-    monitor.begin("Sending", Unit::Bytes, Some(head.size_bytes));
+    monitor.begin("Sending", Unit::Bytes, None);
     let mut stream = StreamWriter::begin(out, &head).map_err(SendError::Output)?;
     if head.is_exchange {
         stream.flush().map_err(SendError::Output)?;
@@ -159,26 +160,26 @@ impl Sender<'_> {
         let ahead = if ahead.is_some() { BATCHES_AHEAD } else { 0 };
         let received = answers.as_ref().map_or(0, AnswerReader::received_bytes);
         let received = (received / self.block_bytes as u64).min(blocks);
-        monitor.advance(received * self.block_bytes as u64);
-        let clock = SystemClock::new();
-        let reader = PartReader::new(self.outgoing, (received, blocks), (&clock, stop));
+        let (clock, outgoing, left) = (SystemClock::new(), self.outgoing, (received, blocks));
+        let reader = PartReader::new(outgoing, left, (&clock, stop));
         let reader = Mutex::new(reader);
-        with_parts(&reader, |next_part| {
+        let send = |next_part: NextPart<'_>| {
             let mut batches = VecDeque::new();
             while let Some(part) = next_part()? {
                 may_answer().map_err(SendError::NotAnswering)?;
-                let passed = part.passed;
+                let contents = part.contents();
                 batches.push_back(self.plan(part, answers.as_ref())?);
                 while batches.len() > ahead {
                     self.add_next(&mut batches, answers.as_mut())?;
                 }
-                monitor.advance(passed * self.block_bytes as u64);
+                monitor.advance(contents * self.block_bytes as u64);
             }
             while !batches.is_empty() {
                 self.add_next(&mut batches, answers.as_mut())?;
             }
             self.write_pending()
-        })?;
+        };
+        with_total(outgoing, left, monitor, || with_parts(&reader, send))?;
         Ok(reader.lock().rested_ns())
     }
 

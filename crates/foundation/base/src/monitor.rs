@@ -61,6 +61,7 @@ impl Monitor for Silent {
 /// A monitor for tests that records progress, phases, warnings and logged events.
 #[derive(Debug, Default)]
 pub struct Recorder {
+    total: AtomicU64,
     advanced: AtomicU64,
     phases: Mutex<Vec<String>>,
     warnings: Mutex<Vec<String>>,
@@ -74,6 +75,12 @@ impl Recorder {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns the last total that was reported; 0 if none was.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
     }
 
     /// Returns the sum of all `advance` calls.
@@ -124,10 +131,13 @@ fn push(list: &Mutex<Vec<String>>, text: &str) {
 }
 
 impl Monitor for Recorder {
-    fn begin(&self, phase: &str, _unit: Unit, _total: Option<u64>) {
+    fn begin(&self, phase: &str, _unit: Unit, total: Option<u64>) {
         push(&self.phases, phase);
+        self.set_total(total.unwrap_or(0));
     }
-    fn set_total(&self, _total: u64) {}
+    fn set_total(&self, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+    }
     fn advance(&self, amount: u64) {
         self.advanced.fetch_add(amount, Ordering::Relaxed);
     }

@@ -174,7 +174,7 @@ impl Queue {
 
     /// Takes the requests that have come. Returns whether the queue shall end.
     fn take(&mut self, received: &mut Vec<Received>) -> io::Result<bool> {
-        let (mut is_stopped, mut last_has_told) = (false, false);
+        let (mut is_stopped, mut last_has_told, before) = (false, false, received.len());
         for done in self.ring.completion() {
             match done.user_data() {
                 STOP => is_stopped = true,
@@ -185,6 +185,9 @@ impl Queue {
                     received.extend(self.tags.take(tag, done.result())?);
                 }
             }
+        }
+        if received.len() > before {
+            self.last.look()?;
         }
         if last_has_told {
             if let Some(result) = self.last.take() {

@@ -15,7 +15,9 @@ mod asked;
 mod common;
 mod crash;
 mod cut;
+mod memory;
 mod model;
+mod progress;
 mod resume;
 
 use common::simulated::Simulation;

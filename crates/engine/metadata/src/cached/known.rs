@@ -85,20 +85,21 @@ impl Records {
     /// Does the work of [`crate::Index::visit_used`].
     pub(super) fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
         let from = CountAt::of(first.number());
-        let mut active = counted_from(&self.active, first).peekable();
-        let frozen = self.frozen_delta().into_iter().flat_map(|delta| counted_from(delta, first));
-        let mut frozen = frozen.peekable();
+        let deltas = self.frozen_delta().into_iter().chain([&self.active]);
+        let deltas: Vec<_> = deltas.map(|delta| (delta, counted_from(delta, first))).collect();
+        let counted = deltas.iter().map(|(_, pbns)| pbns.iter().copied().peekable());
+        let mut counted: Vec<_> = counted.collect();
         let mut stored = Values(|group: u64, counts: u128| {
             let before_first = if group == from.group { from.mask_before() } else { 0 };
-            let recent = mask_of(&mut active, group) | mask_of(&mut frozen, group);
+            let recent = counted.iter_mut().fold(0, |mask, pbns| mask | mask_of(pbns, group));
             let older = counted_pbns(group, counts & !(before_first | recent));
             older.filter_map(|(pbn, _)| Pbn::new(pbn)).for_each(&mut *visit);
         });
         array::walk(&self.pages, &self.stored.counts, Part::Counts, from.group, &mut stored)?;
-        for delta in self.frozen_delta().into_iter().chain([&self.active]) {
-            for pbn in counted_from(delta, first) {
+        for (delta, pbns) in &deltas {
+            for pbn in pbns.iter().copied() {
                 let is_shown =
-                    std::ptr::eq(delta, &raw const self.active) || !self.active.counts.has(pbn);
+                    std::ptr::eq(*delta, &raw const self.active) || !self.active.counts.has(pbn);
                 if is_shown && self.count(pbn)? > 0 {
                     Pbn::new(pbn).into_iter().for_each(&mut *visit);
                 }
@@ -108,10 +109,13 @@ impl Records {
     }
 }
 
-/// The PBNs from this one on whose counts a delta has, in order.
-fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u64> {
-    let counted = delta.counts.sorted().into_iter().map(|(pbn, _)| pbn);
-    counted.skip_while(move |pbn| *pbn < first.number())
+/// The PBNs from this one on whose counts a delta has, in order. After a loss of power, all that
+/// the journal has are sorted here, so they are sorted once.
+fn counted_from(delta: &Delta, first: Pbn) -> Vec<u64> {
+    let counted = delta.counts.iter().map(|(pbn, _)| pbn);
+    let mut counted: Vec<u64> = counted.filter(|pbn| *pbn >= first.number()).collect();
+    counted.sort_unstable();
+    counted
 }
 
 /// The bits of the counts of the next PBNs that are in a group. Those of groups before it are

@@ -5,6 +5,7 @@ use super::array;
 use super::catch_up::Unread;
 use super::layout::{IndexState, Layout, Visitor};
 use super::map::NodeKey;
+use super::marks::{PageMark, PageMarks};
 use super::pages::Pages;
 use super::parents::Parents;
 use super::records::StoredRecords;
@@ -14,33 +15,31 @@ use crate::error::{MetadataError, Result};
 use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
 use gemelo_base::units::format_counted;
 use gemelo_format::{LAST_NUMBER, NodeRef, Part, PoolSeed, Root, Slot, StoreTable, read_chain};
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The pages of maps, some of which share them.
 #[derive(Default)]
 pub(super) struct MapPages {
-    /// The checksum and the LBNs of each page. They are the same in all maps that share it.
-    known: HashMap<Slot, (u64, Range<u64>)>,
+    /// What each page is, which is the same in all maps that share it.
+    known: PageMarks,
     pub(super) parents: Parents,
 }
 
 impl MapPages {
     /// Marks a page of a map as used.
     fn claim(&mut self, pages: &Pages, at: NodeRef, lbns: &Range<u64>) -> Result<Claimed> {
-        match self.known.entry(at.slot) {
-            Entry::Vacant(new) => {
+        let mark = PageMark::of(at, lbns);
+        match self.known.get(at.slot) {
+            None => {
                 claim(pages, at.slot)?;
-                new.insert((at.checksum, lbns.clone()));
+                self.known.set(at.slot, mark);
                 Ok(Claimed::New)
             }
-            Entry::Occupied(known) => {
+            Some(known) => {
                 self.parents.add(NodeKey::Page(at.slot));
-                let (checksum, known) = known.get();
-                let is_same = (*checksum, known) == (at.checksum, lbns);
-                Ok(if is_same { Claimed::Shared } else { Claimed::Elsewhere })
+                Ok(if known == mark { Claimed::Shared } else { Claimed::Elsewhere })
             }
         }
     }
@@ -103,7 +102,7 @@ impl Visitor for Claim<'_> {
     }
 
     fn wants(&self, at: NodeRef) -> bool {
-        self.maps.as_ref().is_none_or(|maps| !maps.known.contains_key(&at.slot))
+        self.maps.as_ref().is_none_or(|maps| maps.known.get(at.slot).is_none())
     }
 
     fn lost(&mut self, keys: Range<u64>, _error: MetadataError) -> Result<()> {

@@ -39,6 +39,7 @@ mod layout;
 mod load;
 mod map;
 mod maps;
+mod marks;
 mod merge;
 mod merge_layer;
 mod moved;

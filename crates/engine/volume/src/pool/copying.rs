@@ -73,6 +73,12 @@ impl Outgoing {
         &self.engine.superblock.key
     }
 
+    /// Blocks of the snapshot that are not zeros.
+    #[must_use]
+    pub fn mapped_blocks(&self) -> u64 {
+        self.engine.log.read().backend().mapped_blocks(self.volume.id())
+    }
+
     /// Requests of the pool's clients.
     #[must_use]
     pub fn traffic(&self) -> Traffic {

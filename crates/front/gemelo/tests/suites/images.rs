@@ -43,7 +43,11 @@ impl Place {
     }
 
     fn convert(&self, words: &[&str]) {
-        let mut command = tool("qemu-img").unwrap();
+        self.run("qemu-img", words);
+    }
+
+    fn run(&self, program: &str, words: &[&str]) {
+        let mut command = tool(program).unwrap();
         let output = command.args(words).current_dir(&self.directory).output().unwrap();
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -81,15 +85,31 @@ fn each_format_is_read_and_written_as_qemu_does() {
 }
 
 #[test]
-fn compressed_clusters_and_backing_files_of_a_qcow2_image_are_read() {
-    let Some(place) = Place::new() else { return };
-    place.convert(&["convert", "-c", "-f", "raw", "-O", "qcow2", "raw", "base"]);
-    place.convert(&["create", "-q", "-f", "qcow2", "-b", "base", "-F", "qcow2", "top"]);
-    let (image, volume) = (place.text("top"), place.text("pool/v"));
-    let imported = place.volume("import", &[&image, &volume, "--format", "qcow2"]);
-    assert_eq!(imported.status, 0, "{}", imported.err);
-    assert_eq!(place.volume("export", &[&volume, &place.text("out")]).status, 0);
-    assert!(is_same(&place.path("raw"), &place.path("out")));
+fn compressed_clusters_and_chains_of_backing_files_are_read() {
+    let Some(place) = Place::new().filter(|_| all_there(&["qemu-io"])) else { return };
+    let compressed = [("qcow2", ["-c", "-q"]), ("vmdk", ["-o", "subformat=streamOptimized"])];
+    for (format, options) in compressed {
+        let [base, middle, top, out] =
+            ["base", "middle", "top", "out"].map(|name| format!("{name}.{format}"));
+        let plain = ["convert", "-f", "raw", "-O", format];
+        place.convert(&[&plain[..], &options, &["raw", &base]].concat());
+        // Each layer of a chain has something of its own.
+        for (below, above, change) in
+            [(&base, &middle, "write -P 7 1M 192k"), (&middle, &top, "write -P 9 1088k 64k")]
+        {
+            place.convert(&["create", "-q", "-f", format, "-b", below, "-F", format, above]);
+            place.run("qemu-io", &["-f", format, "-c", change, above]);
+        }
+        place.convert(&["convert", "-f", format, "-O", "raw", &top, &out]);
+        let whole = fs::read(place.path(&out)).unwrap();
+        assert_eq!((whole[1 << 20], whole[1088 << 10], whole[2 << 20] == 0), (7, 9, false));
+        let (image, volume) = (place.text(&top), place.text(&format!("pool/{format}")));
+        let imported = place.volume("import", &[&image, &volume, "--format", format]);
+        assert_eq!(imported.status, 0, "{}", imported.err);
+        let back = place.text("back");
+        assert_eq!(place.volume("export", &[&volume, &back, "--force"]).status, 0);
+        assert!(is_same(&place.path(&out), &place.path("back")), "{format}");
+    }
     // A hole is skipped as a whole, however large it is.
     place.convert(&["create", "-q", "-f", "qcow2", "wide", "4t"]);
     let (image, volume) = (place.text("wide"), place.text("pool/wide"));

@@ -1,7 +1,7 @@
 //! Bytes of a stream on the control socket: chunks with a length of 4 bytes before each, and one
 //! without bytes at the end. A peer may take long, so nothing has a time limit but the stop flag.
 //! For a client that wants to know, there is progress between chunks: a length with the top bit,
-//! the total, and what is done of it.
+//! the total (0 while it is unknown), and what is done of it.
 
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use std::io::{self, Read, Write};

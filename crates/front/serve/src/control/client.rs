@@ -6,11 +6,11 @@ use super::{ControlAddress, LOOK_NAME, MAX_REPLY_BYTES, Message, NAME};
 use crate::failure::RequestFailure;
 use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Monitor, Silent, StopFlag, Unit};
+use parking_lot::Mutex;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 /// Bytes of a stream that are passed on at once.
@@ -70,10 +70,17 @@ pub(crate) fn send(
         let stream = frames.stream().try_clone().map_err(|error| lost(&error))?;
         pass_on(answers, stream, stop.clone()).map_err(|error| lost(&error))?;
     }
-    let told = AtomicU64::new(0);
-    let tell = |total, done: u64| match done {
-        0 => monitor.begin("Sending", Unit::Bytes, Some(total)),
-        _ => monitor.advance(done.saturating_sub(told.swap(done, Ordering::Relaxed))),
+    let told = Mutex::new(None);
+    let tell = |total: u64, done: u64| {
+        let before = told.lock().replace((total, done));
+        if before.is_none() {
+            monitor.begin("Sending", Unit::Bytes, None);
+        }
+        let (total_before, done_before) = before.unwrap_or_default();
+        if total != total_before {
+            monitor.set_total(total);
+        }
+        monitor.advance(done.saturating_sub(done_before));
     };
     let chunks = Chunks::new(frames.stream(), stop).map_err(|error| lost(&error))?;
     let (mut chunks, mut buffer) = (chunks.telling(&tell), vec![0; COPIED_AT_ONCE]);

@@ -1,7 +1,7 @@
 //! The systemd units, beside the documents and examples that use them.
 
 use super::{files_below, root, text_of};
-use crate::served::{done, refused};
+use crate::served::{TestPool, done, noise, refused};
 use gemelo_tools::has_tool;
 use std::collections::BTreeSet;
 use std::fs;
@@ -197,6 +197,40 @@ fn the_services_are_exposed_as_little_as_they_can_be() {
     }
 }
 
+/// The unit left a snapshot in the pool at each run, which nobody removed.
+#[test]
+fn the_unit_of_copies_makes_one_and_leaves_the_last_snapshot_to_build_on() {
+    let (from, to) = (TestPool::new(&[]), TestPool::new(&[]));
+    fs::write(from.file("raw"), noise(1, 1 << 16)).unwrap();
+    done(&["volume", "import", &from.file("raw"), &from.volume("web")]);
+    done(&["volume", "snapshot", &from.volume("web"), "web@2026-11-28T180000Z"]);
+    // As systemd reads it.
+    let unit = text_of("contrib/systemd/gemelo-copy@.service").replace("\\\n", "");
+    let script = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -euc "));
+    let script = script.unwrap().trim_matches('\'').replace("$$", "$").replace("%%", "%");
+    let script = script.replace("/usr/local/bin/gemelo", PROGRAM);
+    let names = |pool: &TestPool| {
+        let volumes = pool.stat("/volumes");
+        let name = |volume: &serde_json::Value| volume["name"].as_str().unwrap().to_owned();
+        volumes.as_array().unwrap().iter().map(name).collect::<Vec<_>>()
+    };
+    for run in 0..3 {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-euc", &script]).env("POOL", from.path()).env("VOLUME", "web");
+        let output = shell.env("TO", to.path()).env("KEEP", "2").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && error.is_empty(), "{error}");
+        assert_eq!(said.contains("sent as what differs from web@copy-"), run > 0, "{said}");
+        // Names have seconds.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    let (here, there) = (names(&from), names(&to));
+    assert_eq!((here.len(), there.len()), (3, 2), "{here:?} {there:?}");
+    assert_eq!(here[..2], ["web", "web@2026-11-28T180000Z"], "what it has not made stays");
+    assert_eq!(here[2], there[1], "both have the last one");
+}
+
 #[test]
 fn the_rights_of_a_unit_follow_from_the_disks_of_its_pool() {
     let directory = tempfile::tempdir().unwrap();
@@ -250,7 +284,7 @@ fn the_driver_for_nbd_is_asked_for_by_name() {
     if std::path::Path::new("/sys/module/nbd").exists() {
         return;
     }
-    let pool = crate::served::TestPool::new(&[]);
+    let pool = TestPool::new(&[]);
     done(&["volume", "create", &pool.volume("v"), "--size", "1m"]);
     let said = refused(&["serve", &pool.path(), "--nbd-device", "v"]);
     assert!(said.contains("modprobe nbd"), "{said}");
@@ -264,7 +298,7 @@ fn the_driver_for_nbd_is_asked_for_by_name() {
 /// A restart once removed the disks of programs that do not claim them, such as QEMU.
 #[test]
 fn a_server_ends_in_good_order_at_the_signal_of_a_restart() {
-    let pool = crate::served::TestPool::new(&[]);
+    let pool = TestPool::new(&[]);
     let mut served = pool.serve(&[]);
     let process = i32::try_from(served.process_id()).unwrap();
     let process = rustix::process::Pid::from_raw(process).unwrap();
@@ -276,7 +310,7 @@ fn a_server_ends_in_good_order_at_the_signal_of_a_restart() {
 /// Two disks of one volume would each cache what the other one changes.
 #[test]
 fn a_volume_is_a_disk_by_one_driver_only() {
-    let pool = crate::served::TestPool::new(&[]);
+    let pool = TestPool::new(&[]);
     let path = pool.path();
     let serve = |options: &[&str]| refused(&[&["serve", &path], options].concat());
     let said = serve(&["--ublk", "a", "b", "--nbd-device", "c", "b"]);
