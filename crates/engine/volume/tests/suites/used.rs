@@ -1,7 +1,7 @@
 //! Damage to the pages of counts: an opening reads them, because they say which blocks are in use.
-//! Those of large counts are read later.
+//! Those of large counts, and of maps, are read later.
 
-use crate::common::simulated::Simulation;
+use crate::common::simulated::{METADATA, Simulation};
 use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -85,5 +85,38 @@ fn a_lost_page_of_large_counts_is_found_when_it_is_read_and_stops_writes_alone()
         assert_intact(&pool);
         drop(pool);
         assert_repairable(&simulation);
+    }
+}
+
+/// What a change needs is read before anything is changed. So the metadata are whole in memory, and
+/// what was acknowledged becomes durable.
+#[test]
+fn a_change_that_needs_a_lost_page_is_refused_and_leaves_nothing_half_done() {
+    for policy in ON_DISK {
+        let simulation = Simulation::new(1);
+        Pool::format(&simulation.disks(), &options_with(policy, 300)).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        // In two leaves of the map, which an opening does not read.
+        let lbns = [0, 1500];
+        for name in ["a", "b"] {
+            pool.create_volume(name, 2000 * BLOCK as u64, DedupMode::Inline).unwrap();
+        }
+        let place = |lbn: u64| lbn * BLOCK as u64;
+        for lbn in lbns {
+            write(&pool.volume("a").unwrap(), place(lbn), &content_of(lbn)).unwrap();
+        }
+        pool.close().unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        write(&pool.volume("b").unwrap(), 0, &content(1000, BLOCK)).unwrap();
+        simulation.make_unreadable(METADATA, 0..u64::MAX);
+        assert!(pool.remove_volume("a").is_err(), "{policy:?}");
+        pool.flush().unwrap();
+        let pool = open(&simulation.after_worst_crash().disks(), tuning()).unwrap();
+        let [a, b] = ["a", "b"].map(|name| pool.volume(name).unwrap());
+        for lbn in lbns {
+            assert!(read(&a, place(lbn), BLOCK).unwrap() == content_of(lbn), "{policy:?} {lbn}");
+        }
+        assert!(read(&b, 0, BLOCK).unwrap() == content(1000, BLOCK), "{policy:?}");
+        assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new());
     }
 }
