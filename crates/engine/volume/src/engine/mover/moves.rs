@@ -93,6 +93,9 @@ impl OpenVolumes {
     }
 }
 
+/// Does something with the first of some LBNs, and returns the LBN at which it goes on.
+type ChunkStep<'s, R> = &'s mut dyn FnMut(Stretch, &Visited) -> Result<(R, u64)>;
+
 /// The way in which gates are entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entering {
@@ -144,7 +147,7 @@ impl Mover {
     pub(super) fn each_chunk<R>(
         &self,
         (volume, visited): (&VolumeShared, &mut Visited),
-        step: &mut dyn FnMut(Stretch, &Visited) -> Result<(R, u64)>,
+        step: ChunkStep<'_, R>,
         after: &mut dyn FnMut(R) -> Result<()>,
     ) -> Result<()> {
         let mut next = Lbn(0);
