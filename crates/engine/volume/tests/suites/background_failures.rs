@@ -26,9 +26,8 @@ const BLOCKS: u64 = 6000;
 const SECOND_NS: u64 = 1_000_000_000;
 /// The threads of the background look at least once within it.
 const LOOK: Duration = Duration::from_millis(60);
-/// Simulated time between two looks, and that where minutes pass.
+/// Simulated time between two looks.
 const STEP_S: u64 = 5;
-const LONG_STEP_S: u64 = 10;
 /// Tries of a task in ten minutes: after 1, 2, 4, ..., 32 and then every 60 seconds; and those of
 /// requests, which a busy machine has come late. One that never waits would make hundreds.
 const MAX_TRIES: u64 = 30;
@@ -99,9 +98,8 @@ impl World {
 
     /// Lets time pass in steps, and looks at the tasks at each as a server does.
     fn pass(&mut self, seconds: u64) {
-        let step_s = if seconds > 300 { LONG_STEP_S } else { STEP_S };
-        for _ in 0..seconds / step_s {
-            self.clock.advance_ns(step_s * SECOND_NS);
+        for _ in 0..seconds / STEP_S {
+            self.clock.advance_ns(STEP_S * SECOND_NS);
             std::thread::sleep(LOOK);
             self.log.look(&self.pool.tasks(), &self.recorder);
         }
