@@ -44,7 +44,7 @@ pub(crate) fn run(host: &Host<'_>) {
         let shape = ["--capacity", "1g", "--compression", compression];
         host.done(&[&["pool", "create", pool], &shape[..]].concat());
     }
-    let images = [image(1), image(2), image(3)];
+    let images = [1, 2, 3, 4].map(image);
     fill(host, &packed, &images[0], "one");
     let copied = |from: &str, to: &str, snapshot: &str, image: &[u8]| {
         let there = format!("{to}/{snapshot}");
@@ -80,6 +80,14 @@ pub(crate) fn run(host: &Host<'_>) {
     let output = command.args(["-c", &script]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_holds(host, &to, &images[1]);
+    fill(host, &directory, &images[3], "four");
+    // A shell takes the words as ssh does.
+    let (near, far) = (format!("{directory}/four"), format!("host:{plain}/four"));
+    for action in ["copy", "verify"] {
+        let words = ["volume", action, &near, &far, "--connect", "sh -c", "--program", own];
+        host.done(&words);
+    }
+    assert_holds(host, &format!("{plain}/four"), &images[3]);
     servers.into_iter().for_each(super::host::Server::end);
     [&packed, &plain, &directory].into_iter().for_each(|pool| host.assert_clean(pool));
     host.done(&["domain", "check", DOMAIN]);
