@@ -4,6 +4,7 @@ use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::testing::MemoryDisk;
+use gemelo_format::VolumeLimits;
 use gemelo_serve::{OnBadBlock, Sink, export};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
@@ -24,6 +25,9 @@ const READ_BLOCKS: u64 = 2200;
 const BLOCKS_AT_ONCE: usize = 64;
 /// Most extents of a volume that are listed.
 const EXTENTS: usize = 3000;
+/// Fewest operations and bytes a second with which a volume is used.
+const LEAST_OPERATIONS: u64 = 10_000;
+const LEAST_BYTES: u64 = 16 << 20;
 
 /// Makes a disk with these bytes.
 pub(crate) fn disk_of(bytes: Vec<u8>) -> Arc<MemoryDisk> {
@@ -39,6 +43,12 @@ pub(crate) fn tuning() -> Tuning {
         content_cache_bytes: Some(0),
         ..Tuning::default()
     }
+}
+
+/// Returns whether requests of a volume do not have to wait for its limits.
+fn is_fast(limits: &VolumeLimits) -> bool {
+    limits.operations_per_s.is_none_or(|rate| rate >= LEAST_OPERATIONS)
+        && limits.bytes_per_s.is_none_or(|rate| rate >= LEAST_BYTES)
 }
 
 /// Writes to a volume, if there is one of this name.
@@ -86,7 +96,9 @@ fn look(disks: &PoolDisks) {
     for summary in pool.volumes() {
         let name = &summary.record.name;
         let _ = pool.volume_space(name, &StopFlag::new());
-        if let Ok(volume) = pool.volume(name) {
+        if let Ok(volume) = pool.volume(name)
+            && is_fast(&summary.record.limits)
+        {
             read_all(&volume, summary.record.size_bytes);
             salvage(volume);
         }
@@ -101,7 +113,8 @@ fn change(disks: &PoolDisks) -> bool {
         return false;
     }
     let _ = pool.stat();
-    for (seed, summary) in pool.volumes().into_iter().enumerate() {
+    let fast = pool.volumes().into_iter().filter(|one| is_fast(&one.record.limits));
+    for (seed, summary) in fast.enumerate() {
         let name = &summary.record.name;
         let data: Vec<u8> =
             (0..12).flat_map(|block| [seed as u8 ^ (block % 5); BLOCK_BYTES]).collect();

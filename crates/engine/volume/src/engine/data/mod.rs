@@ -3,9 +3,9 @@
 //! A block of the data store is owned in one way at a time. It is *free*; *taken* by a write that
 //! has not made its change yet, or by the collector; *mapped*, when the metadata refer to it;
 //! freed by a change that is not durable yet, which the log keeps; *retired*, when no durable state
-//! refers to it and a request may still read it, or maps may still name it; or *held* by the veto of
-//! a pool that shares contents with others. [`DataPath`] has the free, the taken, the retired and the
-//! held ones. Debug builds check the owner at each step.
+//! refers to it and a request may still read it, or maps may still name it; or *held* by the veto
+//! of a pool that shares contents with others. [`DataPath`] has the free, the taken, the retired
+//! and the held ones. Debug builds check the owner at each step.
 
 mod allocator;
 mod content_space;

@@ -213,8 +213,8 @@ impl Log {
     }
 
     /// Returns whether a change agrees with the present references, as far as they can be read: a
-    /// fresh block has none, and a block that is shared or identified has one. No map names it for a
-    /// content that was moved away.
+    /// fresh block has none, and a block that is shared or identified has one. No map names it for
+    /// a content that was moved away.
     fn can_follow(&self, state: &State, change: &Change) -> bool {
         let (pbn, is_fresh) = match change {
             Change::Store { pbn, .. } | Change::Move { to: pbn, .. } => (*pbn, true),

@@ -21,13 +21,13 @@
 //! |---|---|---|---|
 //! | [`order`] | blocks of a volume that lie scattered | PBNs in a row | one or all |
 //! | [`form`] | contents that are to be compressed in another way | a new form | one or all |
-//! | [`room`] | contents of packed blocks that have free parts | the cleaner's blocks | up to 16, or all |
+//! | [`room`] | packed contents beside free parts | the cleaner's blocks | up to 16, or all |
 //! | [`damage`] | contents whose place is another's now | any free place | its own |
 //! | [`end`] | what lies in the last blocks of a store to be cut | any other place | all |
 //!
 //! *One* is the entry of a content that has no other reference; *all* follow by a *move*, in
-//! [`order`] by the command only, in [`room`] for a write that would fail; the others are found by a
-//! walk over all maps ([`references`]).
+//! [`order`] by the command only, in [`room`] for a write that would fail; the others are found by
+//! a walk over all maps ([`references`]).
 //!
 //! A *move* is not the way of all, because the checkpoint after it reads every leaf of every map: 2
 //! GiB for 1 TiB in blocks of 4 KiB. Commands pay that for many contents at once.
@@ -37,8 +37,8 @@
 //! - The cleaner has room for 256 blocks at most, and goes on with the blocks that it has emptied.
 //!   One walk gives it the references of 65,536 to 4 million contents. By *moves* it needs a
 //!   checkpoint, and so a walk, for each 500 to 1,800 contents that fill its room. So it moves
-//!   contents that have more than 16 references, or that volumes share by a part of their maps, when
-//!   a write would fail without.
+//!   contents that have more than 16 references, or that volumes share by a part of their maps,
+//!   when a write would fail without.
 //! - A lost place may be another content's by now, whose references must not follow.
 //!
 //! A further policy chooses [`Content`](moves::Content)s, has the data path store them, and calls
