@@ -3,8 +3,8 @@
 //! memory.
 //!
 //! The number of the round is the seed. `GEMELO_FUZZ_ROUNDS` sets the number of rounds,
-//! `GEMELO_FUZZ_FIRST` the first one, and `GEMELO_FUZZ_KIND` selects a kind of pools. Every field of
-//! every kept pool is changed once.
+//! `GEMELO_FUZZ_FIRST` the first one, and `GEMELO_FUZZ_KIND` selects a kind of pools. Every field
+//! of every kept pool is changed once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
