@@ -11,7 +11,9 @@
     reason = "a failure here is that of the test, which prints what it lacks"
 )]
 
-use std::path::PathBuf;
+use gemelo_base::ShowPath as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -121,6 +123,54 @@ fn paths_of(name: &str) -> Vec<PathBuf> {
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let directories = std::env::split_paths(&paths).chain(more);
     directories.map(|directory| directory.join(name)).filter(|path| path.exists()).collect()
+}
+
+/// Returns the mounts, loop devices and processes of this machine that have the name of a directory
+/// in theirs.
+///
+/// # Panics
+/// Panics if the system does not tell.
+#[must_use]
+pub fn uses_of(directory: &Path) -> Vec<String> {
+    let name = directory.to_str().unwrap().trim_end_matches('/');
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts = mounts.lines().filter(|line| line.contains(name)).map(str::to_owned);
+    let loops = fs::read_dir("/sys/block").unwrap().filter_map(|entry| {
+        let backing = entry.unwrap().path().join("loop/backing_file");
+        fs::read_to_string(backing).ok().filter(|file| file.contains(name))
+    });
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let path = entry.unwrap().path();
+        let pid: u32 = path.file_name()?.to_str()?.parse().ok()?;
+        let says = |file: &str| {
+            let bytes = fs::read(path.join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let has_name = [says("cmdline"), says("environ")].iter().any(|text| text.contains(name));
+        (pid != std::process::id() && has_name)
+            .then(|| format!("process {pid}: {}", says("cmdline").replace('\0', " ")))
+    });
+    mounts.chain(loops).chain(processes).collect()
+}
+
+/// What [`put_file_of_user`] writes.
+const OF_USER: &str = "precious";
+
+/// Writes a file, and the directories above it, that nobody but the test may remove.
+///
+/// # Panics
+/// Panics if it cannot be written.
+pub fn put_file_of_user(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, OF_USER).unwrap();
+}
+
+/// Checks that such a file is as it was.
+///
+/// # Panics
+/// Panics if it is not.
+pub fn assert_is_kept(path: &Path) {
+    assert_eq!(fs::read(path).unwrap(), OF_USER.as_bytes(), "{}", path.shown());
 }
 
 /// Runs a program that has to succeed, and returns what it prints.

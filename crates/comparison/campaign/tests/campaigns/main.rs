@@ -117,21 +117,7 @@ fn outcomes(place: &Place) -> (usize, usize) {
 
 /// Everything outside of its results that a campaign in a directory has left.
 fn leftovers(place: &Place) -> Vec<String> {
-    let name = place.path("");
-    let name = name.to_str().unwrap().trim_end_matches('/');
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let mounts = mounts.lines().filter(|line| line.contains(name)).map(str::to_owned);
-    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let path = entry.unwrap().path();
-        let pid: u32 = path.file_name()?.to_str()?.parse().ok()?;
-        let says = |file: &str| {
-            let bytes = fs::read(path.join(file)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        let is_of_campaign = ["cmdline", "environ"].iter().any(|file| says(file).contains(name));
-        (pid != std::process::id() && is_of_campaign).then(|| format!("process {pid}"))
-    });
     let work = place.out().join("work");
     let work = work.exists().then(|| work.display().to_string());
-    mounts.chain(processes).chain(work).collect()
+    gemelo_tools::uses_of(&place.path("")).into_iter().chain(work).collect()
 }

@@ -1,19 +1,11 @@
 //! Campaigns that removed what they had not made.
 
 use super::*;
+use gemelo_tools::{assert_is_kept, put_file_of_user};
 
 const PLAN: &str = "[campaign]\nname = 'x'\nrepetitions = 1\nwarm-up-runs = 0\n\
     [[target]]\nname = 'directory'\ndirectory = {}\n\
     [[workload]]\nname = 'script'\ncommand = 'true'\n";
-
-fn put(path: &Path) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, "precious").unwrap();
-}
-
-fn is_kept(path: &Path) {
-    assert_eq!(fs::read(path).unwrap(), b"precious", "{}", path.display());
-}
 
 /// A run that refused because OUT/work was there had that directory in its journal; `clean` and
 /// `--resume`, which the message advised, deleted it.
@@ -24,7 +16,7 @@ fn a_campaign_begins_only_where_nothing_has_the_name_of_its_files() {
     {
         let place = Place::with(PLAN);
         let file = place.out().join(name);
-        put(&file);
+        put_file_of_user(&file);
         let error = place.run().unwrap_err();
         assert_eq!(error.kind(), FailureKind::BadInput, "{name}: {error}");
         let text = error.to_string();
@@ -32,13 +24,13 @@ fn a_campaign_begins_only_where_nothing_has_the_name_of_its_files() {
         assert!(!place.out().join("campaign.json").exists(), "{name}");
         refused(place.resume(), FailureKind::BadInput, "has no campaign");
         assert!(clean(&place.out()).is_err(), "{name}");
-        is_kept(&file);
+        assert_is_kept(&file);
     }
     // Other files are beside it.
     let place = Place::with(PLAN);
-    put(&place.out().join("notes.txt"));
+    put_file_of_user(&place.out().join("notes.txt"));
     assert_eq!(place.run().unwrap().done, 1);
-    is_kept(&place.out().join("notes.txt"));
+    assert_is_kept(&place.out().join("notes.txt"));
 }
 
 /// The user makes a `work` of his own in the directory of a campaign that is over.
@@ -47,10 +39,10 @@ fn a_directory_of_the_user_survives_cleaning_and_resuming() {
     let place = Place::with(PLAN);
     place.run().unwrap();
     let file = place.out().join("work/thesis");
-    put(&file);
+    put_file_of_user(&file);
     refused(place.resume(), FailureKind::BadInput, "move it away");
     clean(&place.out()).unwrap();
-    is_kept(&file);
+    assert_is_kept(&file);
 }
 
 /// After a kill the user removes `work`, and makes another one, with the same inode on most file
@@ -61,11 +53,11 @@ fn a_directory_in_the_place_of_one_of_the_campaign_survives() {
     assert_eq!(place.run_elsewhere().code(), None, "it was killed");
     let work = place.out().join("work");
     fs::remove_dir_all(&work).unwrap();
-    put(&work.join("0001/thesis"));
+    put_file_of_user(&work.join("0001/thesis"));
     let cleaned = clean(&place.out()).unwrap();
     assert_eq!(cleaned.left, [""; 0]);
     assert!(cleaned.kept.iter().any(|kept| kept.contains("did not make")), "{cleaned:?}");
-    is_kept(&work.join("0001/thesis"));
+    assert_is_kept(&work.join("0001/thesis"));
 }
 
 /// The results of an earlier attempt are replaced, and a directory of that name without the mark of
@@ -77,9 +69,9 @@ fn results_of_others_survive_a_resumption() {
     let run = run_directory(&place.out(), &place.record().runs[0].id);
     assert_eq!(place.resume().unwrap().failed.len(), 1, "it runs again");
     fs::remove_dir_all(&run).unwrap();
-    put(&run.join("thesis"));
+    put_file_of_user(&run.join("thesis"));
     refused(place.resume(), FailureKind::BadInput, "move it away");
-    is_kept(&run.join("thesis"));
+    assert_is_kept(&run.join("thesis"));
 }
 
 /// A `work` behind a link: mounts below it were not seen, because the system tells their places
@@ -88,7 +80,7 @@ fn results_of_others_survive_a_resumption() {
 fn a_mount_below_a_directory_behind_a_link_keeps_its_files() {
     let place = Place::with(PLAN);
     let [real, link, data] = ["real", "link", "data"].map(|name| place.path(name));
-    put(&data.join("thesis"));
+    put_file_of_user(&data.join("thesis"));
     fs::create_dir(&real).unwrap();
     std::os::unix::fs::symlink(&real, &link).unwrap();
     let mount = format!("mkdir $WORK/m && mount --bind {} $WORK/m", data.display());
@@ -97,7 +89,7 @@ fn a_mount_below_a_directory_behind_a_link_keeps_its_files() {
         .replace("'true'", &format!("'{mount}'"));
     place.set_plan(&plan);
     let summary = place.run().unwrap();
-    is_kept(&data.join("thesis"));
+    assert_is_kept(&data.join("thesis"));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mounted = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     let mounted: Vec<_> = mounted.filter(|at| Path::new(at).starts_with(&real)).collect();
@@ -109,5 +101,5 @@ fn a_mount_below_a_directory_behind_a_link_keeps_its_files() {
         assert!(Command::new("umount").arg(at).status().unwrap().success());
     }
     clean(&place.out()).unwrap();
-    is_kept(&data.join("thesis"));
+    assert_is_kept(&data.join("thesis"));
 }

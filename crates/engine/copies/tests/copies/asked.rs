@@ -2,10 +2,11 @@
 
 use super::common::simulated::Simulation;
 use super::common::{BLOCK, open, options, tuning};
+use super::head;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_copies::stream::{Head, StreamWriter};
 use gemelo_copies::{Answers, Asked, ReceiveOptions, receive};
-use gemelo_format::{DedupMode, Fingerprint, SnapshotId, VolumeId};
+use gemelo_format::{DedupMode, Fingerprint};
 use gemelo_volume::Pool;
 
 /// What a receiver says to a sender that asks whatever it was greeted with.
@@ -13,18 +14,7 @@ fn answers(is_exchange: bool, tells: bool) -> (usize, String) {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options(200)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
-    let head = Head {
-        block_bytes: BLOCK as u32,
-        size_bytes: 9 * BLOCK as u64,
-        padding_bytes: 0,
-        identity: SnapshotId { pool: [9; 16], volume: VolumeId(7), created_s: 1 },
-        source: None,
-        created_s: None,
-        name: "s".to_owned(),
-        since: None,
-        is_compressed: false,
-        is_exchange,
-    };
+    let head = Head { is_exchange, ..head(BLOCK, 9) };
     let mut stream = Vec::new();
     let mut writer = StreamWriter::begin(&mut stream, &head).unwrap();
     writer.ask(&[Asked { block: 0, fingerprint: Fingerprint::from_bytes([7; 16]) }]).unwrap();

@@ -24,8 +24,9 @@ use common::simulated::Simulation;
 use common::{BLOCK, content, open, options, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
+use gemelo_copies::stream::Head;
 use gemelo_copies::{ReceiveError, ReceiveOptions, Received, receive, send};
-use gemelo_format::DedupMode;
+use gemelo_format::{DedupMode, SnapshotId, VolumeId};
 use gemelo_volume::Pool;
 
 /// The ids of the contents of a volume, one for each block.
@@ -37,6 +38,22 @@ fn sent(pool: &Pool, name: &str, since: Option<&str>) -> Vec<u8> {
     let sent = send(&outgoing, &mut stream, None, &|| Ok(()), (&Silent, &StopFlag::new())).unwrap();
     assert_eq!(sent.stream_bytes, stream.len() as u64);
     stream
+}
+
+/// The head of a stream of the whole of a snapshot.
+fn head(block_bytes: usize, blocks: u64) -> Head {
+    Head {
+        block_bytes: block_bytes as u32,
+        size_bytes: blocks * block_bytes as u64,
+        padding_bytes: 0,
+        identity: SnapshotId { pool: [9; 16], volume: VolumeId(7), created_s: 1 },
+        source: None,
+        created_s: None,
+        name: "s".to_owned(),
+        since: None,
+        is_compressed: false,
+        is_exchange: false,
+    }
 }
 
 fn received(pool: &Pool, name: &str, mut stream: &[u8]) -> Result<Received, ReceiveError> {

@@ -2,11 +2,12 @@
 
 use super::common::simulated::Simulation;
 use super::common::{open, options, read, tuning};
+use super::head;
 use gemelo_base::memory::allocated_bytes;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_copies::stream::{Head, Record, StreamWriter};
 use gemelo_copies::{ReceiveOptions, receive};
-use gemelo_format::{Compression, DedupMode, SnapshotId, VolumeId};
+use gemelo_format::{Compression, DedupMode};
 use gemelo_store::Codec;
 use gemelo_volume::Pool;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,18 +22,7 @@ fn tiny_stream() -> Vec<u8> {
     let content = vec![7; BLOCK_BYTES];
     let compressed = Codec::new(BLOCK_BYTES).compress(Compression::Zstd(1), &[&content]);
     let (algorithm, bytes) = compressed.parts().next().unwrap().unwrap();
-    let head = Head {
-        block_bytes: BLOCK_BYTES as u32,
-        size_bytes: BLOCKS * BLOCK_BYTES as u64,
-        padding_bytes: 0,
-        identity: SnapshotId { pool: [9; 16], volume: VolumeId(7), created_s: 1 },
-        source: None,
-        created_s: None,
-        name: "s".to_owned(),
-        since: None,
-        is_compressed: true,
-        is_exchange: false,
-    };
+    let head = Head { is_compressed: true, ..head(BLOCK_BYTES, BLOCKS) };
     let mut stream = Vec::new();
     let mut writer = StreamWriter::begin(&mut stream, &head).unwrap();
     for block in 0..BLOCKS {

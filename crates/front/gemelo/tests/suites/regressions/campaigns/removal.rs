@@ -1,17 +1,9 @@
 //! Loads and hosts that removed what they had not made; campaigns have such tests in their crate.
 
 use crate::common::gemelo;
+use gemelo_tools::{assert_is_kept, put_file_of_user};
 use std::fs;
 use std::path::Path;
-
-fn put(path: &Path) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, "precious").unwrap();
-}
-
-fn is_kept(path: &Path) {
-    assert_eq!(fs::read(path).unwrap(), b"precious", "{}", path.display());
-}
 
 /// A tree that took the place of the one that a run of Filebench made.
 #[test]
@@ -31,7 +23,7 @@ fn a_tree_in_the_place_of_a_fileset_survives() {
     let words = ["filebench", script.to_str().unwrap(), "--dir", dir.to_str().unwrap()];
     let ran = gemelo(&words);
     assert_eq!(ran.status, 0, "{}", ran.err);
-    is_kept(&dir.join("set/thesis"));
+    assert_is_kept(&dir.join("set/thesis"));
 }
 
 /// The far side of --hosts removes the copy of the program that it runs, and nothing else.
@@ -44,9 +36,9 @@ fn a_host_removes_only_the_program_that_it_runs() {
         host.stdin(std::process::Stdio::null()).output().unwrap();
     };
     let copy = place.path().join("gemelo");
-    put(&copy);
+    put_file_of_user(&copy);
     remove(Path::new(env!("CARGO_BIN_EXE_gemelo")));
-    is_kept(&copy);
+    assert_is_kept(&copy);
     fs::copy(env!("CARGO_BIN_EXE_gemelo"), &copy).unwrap();
     remove(&copy);
     assert!(!place.path().exists(), "the copy and its directory are gone");
