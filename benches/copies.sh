@@ -108,10 +108,11 @@ pool = json.load(sys.stdin)["result"]["pool"]
 print(pool["used_blocks"] * pool["block_bytes"] + pool["metadata_used_bytes"])'
 }
 
-# of_gemelo WAY COMPRESSION
+# of_gemelo WAY COMPRESSION [LEVEL]: with a level, streams are compressed by it.
 of_gemelo() {
     local number here=$directory/here there=$directory/there since
-    system="gemelo $1, compression $2"
+    local compress=${3:+--compress $3}
+    system="gemelo $1 $compress, compression $2"
     "$gemelo" pool create "$here" --capacity 8g --compression "$2" >/dev/null
     "$gemelo" pool create "$there" --capacity 8g --compression "$2" >/dev/null
     # It counts what goes there, also by zstd, and what comes back.
@@ -125,13 +126,13 @@ END
         "$gemelo" volume import "$images-$number" "$here/v" --force >/dev/null
         "$gemelo" volume snapshot "$here/v" "s$number" >/dev/null
         if [ "$1" = copy ]; then
-            measured "$gemelo volume copy $here/s$number host:$there/s$number --connect 'sh -c' --program $directory/counting"
+            measured "$gemelo volume copy $compress $here/s$number host:$there/s$number --connect 'sh -c' --program $directory/counting"
             sleep 3
             moved $(($(cat "$directory/in") + $(cat "$directory/out"))) "$(($(cat "$directory/packed") + $(cat "$directory/out")))"
         else
             since=()
             [ "$number" = 1 ] || since=(--since "$here/s$((number - 1))")
-            measured "$gemelo volume send $here/s$number ${since[*]} >$directory/stream; $gemelo volume receive $there/s$number <$directory/stream"
+            measured "$gemelo volume send $compress $here/s$number ${since[*]} >$directory/stream; $gemelo volume receive $there/s$number <$directory/stream"
             moved "$(size_of "$directory/stream")" "$directory/stream"
         fi
         [ "$number" != 1 ] || rm "$directory/moved" "$directory/cost"
@@ -286,7 +287,12 @@ for data in "${@:-nights trees}"; do
         printf '%-42s %9s %9s %8s %8s %9s\n' "$data: four increments" "moved MB" "zstd MB" "seconds" "peak MB" "space MB"
         for one in ${SYSTEMS:-copy send zfs btrfs restic borg rbd qemu}; do
             case $one in
-            copy | send) for compression in off zstd; do of_gemelo "$one" "$compression"; done ;;
+            copy | send)
+                for compression in off zstd; do
+                    of_gemelo "$one" "$compression"
+                    of_gemelo "$one" "$compression" 3
+                done
+                ;;
             restic | borg) of_store "$one" ;;
             *) "of_$one" ;;
             esac

@@ -134,6 +134,7 @@ class Copies:
         self.receiver.unlink(missing_ok=True)
         words = ["volume", "copy", self.source.volume(name), f"127.0.0.1:{self.target.volume(name)}"]
         words += ["--connect", self.sshd.connect, "--program", str(self.program), "--rate", RATE]
+        words += ["--compress", "3"] if self.chance.random() < 0.5 else []
         return subprocess.Popen([GEMELO, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def kill_one(self, copying):

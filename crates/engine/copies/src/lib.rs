@@ -17,4 +17,4 @@ mod survey;
 
 pub use exchange::{Answers, Asked, Naming};
 pub use receive::{ReceiveError, ReceiveOptions, Received, receive};
-pub use send::{MayAnswer, SendError, Sent, send};
+pub use send::{LEVELS, MayAnswer, SendError, SendOptions, Sent, send};

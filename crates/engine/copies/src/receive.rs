@@ -5,7 +5,7 @@
 
 use crate::exchange::{Answers, Asked};
 use crate::giving_way::GivingWay;
-use crate::stream::{Frame, Head, Record, StreamError, StreamReader, Sums};
+use crate::stream::{CompressedFrame, Frame, Head, Record, StreamError, StreamReader, Sums};
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{DedupMode, Fingerprint};
@@ -82,6 +82,15 @@ pub enum ReceiveError {
     #[kind(source)]
     #[error("cannot answer the sender")]
     Answer(#[source] io::Error),
+    /// The earlier snapshot, against which the stream is compressed, cannot be read.
+    #[kind(source)]
+    #[error("cannot read block {block} of the snapshot on which this one builds")]
+    Earlier {
+        /// The number of the block.
+        block: u64,
+        /// The error of the snapshot.
+        source: DeviceError,
+    },
     /// The user stopped it.
     #[kind(Failed)]
     #[error("stopped before the end")]
@@ -171,10 +180,15 @@ fn fill(
         Filler { volume: incoming.volume(), block_bytes: head.block_bytes, contents: Vec::new() };
     let (mut passed, mut durable_at, clock) = (0, (0, None), SystemClock::new());
     let mut pace = GivingWay::new(&clock, pool.traffic());
+    let earlier = incoming.earlier();
     while let Some(frame) = stream.next_frame()? {
         let began_ns = pace.now_ns();
         match frame {
             Frame::Records(records) => filler.fill(&records)?,
+            Frame::Compressed(frame) => {
+                let contents = earlier_contents(earlier.as_ref(), &frame, head.block_bytes)?;
+                filler.fill(&stream.decompress(&frame, &contents)?)?;
+            }
             Frame::Ask(asked) => {
                 let answers = answers.as_mut().filter(|_| head.is_exchange && options.tells);
                 let answers = answers.ok_or(ReceiveError::NoWayBack)?;
@@ -202,6 +216,32 @@ fn fill(
         pace.rest_after(began_ns, pool.traffic(), stop);
     }
     Ok(pace.rested_ns())
+}
+
+/// Reads the contents of the earlier snapshot against which a frame is compressed.
+fn earlier_contents(
+    earlier: Option<&Volume>,
+    frame: &CompressedFrame,
+    block_bytes: u32,
+) -> Result<Vec<u8>, ReceiveError> {
+    let bytes = |blocks: u64| blocks * u64::from(block_bytes);
+    let length: u64 = frame.earlier().iter().map(|run| bytes(run.end - run.start)).sum();
+    let mut contents = vec![0; length as usize];
+    let Some(earlier) = earlier else { return Ok(contents) };
+    let (mut batch, mut rest) = (Vec::new(), &mut *contents);
+    for run in frame.earlier() {
+        let (buffer, after) = rest.split_at_mut(bytes(run.end - run.start) as usize);
+        rest = after;
+        let operation = Operation::Read { offset: bytes(run.start), buffer };
+        batch.push(Request { operation, outcome: Ok(()) });
+    }
+    earlier.execute(&mut batch);
+    let outcomes = batch.into_iter().zip(frame.earlier());
+    for (request, run) in outcomes {
+        let failed = |source| ReceiveError::Earlier { block: run.start, source };
+        request.outcome.map_err(failed)?;
+    }
+    Ok(contents)
 }
 
 const fn is_compressed(record: &Record<'_>) -> bool {

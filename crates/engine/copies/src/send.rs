@@ -7,19 +7,34 @@
 use crate::exchange::{AnswerReader, Asked, BATCHES_AHEAD};
 use crate::first_blocks::FirstBlocks;
 use crate::parts::{NextPart, Part, PartReader, with_parts};
-use crate::stream::{Head, Record, StreamWriter, Sums};
+use crate::stream::{EARLIER_BYTES, Head, Record, StreamWriter, Sums};
 use crate::survey::with_total;
 use gemelo_base::locks::Mutex;
 use gemelo_base::{Classified, Monitor, StopFlag, SystemClock, Unit, with_causes};
-use gemelo_format::{Compression, Fingerprinter, SnapshotId};
+use gemelo_format::{Compression, Fingerprinter, Lbn, SnapshotId};
 use gemelo_volume::{Outgoing, SentContent, VolumeError};
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::ops::{Range, RangeInclusive};
 use thiserror::Error;
 
 /// Most bytes of contents in a record.
 const RECORD_BYTES: usize = 1 << 20;
+
+/// Levels of Zstandard by which a stream may be compressed. Higher ones would take more memory than
+/// a command may.
+pub const LEVELS: RangeInclusive<u8> = 1..=9;
+
+/// Settings of a send.
+#[derive(Clone, Copy)]
+pub struct SendOptions<'a> {
+    /// Returns whether this process may still answer for the pool.
+    pub may_answer: MayAnswer<'a>,
+    /// One of [`LEVELS`] by which records are compressed, with an earlier snapshot against what
+    /// that has at their places; [`None`] to send contents as the pool stores them.
+    pub level: Option<u8>,
+}
 
 /// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,7 +85,7 @@ pub fn send(
     outgoing: &Outgoing,
     out: &mut dyn Write,
     answers: Option<&mut (dyn Read + Send)>,
-    may_answer: MayAnswer<'_>,
+    options: SendOptions<'_>,
     (monitor, stop): (&dyn Monitor, &StopFlag),
 ) -> Result<Sent, SendError> {
     let record = outgoing.record();
@@ -83,8 +98,9 @@ pub fn send(
         created_s: record.birth.created_s,
         name: record.name.clone(),
         since: outgoing.base(),
-        is_compressed: outgoing.is_compressed(),
+        is_compressed: outgoing.is_compressed() && options.level.is_none(),
         is_exchange: answers.is_some(),
+        has_compressed_frames: options.level.is_some(),
     };
     monitor.begin("Sending", Unit::Bytes, None);
     let mut stream = StreamWriter::begin(out, &head).map_err(SendError::Output)?;
@@ -98,8 +114,10 @@ pub fn send(
         block_bytes: head.block_bytes as usize,
         first_blocks: FirstBlocks::new(head.blocks()),
         pending: Pending::None,
+        level: options.level,
+        places: Vec::new(),
     };
-    let sent = sender.send_all(head.blocks(), answers, may_answer, (monitor, stop));
+    let sent = sender.send_all(head.blocks(), answers, options.may_answer, (monitor, stop));
     match sent {
         Ok(rested_ns) => {
             let (sums, stream_bytes) = sender.stream.finish().map_err(SendError::Output)?;
@@ -130,6 +148,9 @@ struct Sender<'s> {
     block_bytes: usize,
     first_blocks: FirstBlocks,
     pending: Pending,
+    level: Option<u8>,
+    /// Blocks whose contents are in the frame, if it is compressed.
+    places: Vec<Lbn>,
 }
 
 /// A block that is sent.
@@ -177,7 +198,8 @@ impl Sender<'_> {
             while !batches.is_empty() {
                 self.add_next(&mut batches, answers.as_mut())?;
             }
-            self.write_pending()
+            self.write_pending()?;
+            self.compress()
         };
         with_total(outgoing, left, monitor, || with_parts(&reader, send))?;
         Ok(reader.lock().rested_ns())
@@ -198,7 +220,7 @@ impl Sender<'_> {
         };
         for (_, planned) in &mut blocks {
             if let Planned::Content(sent) = planned {
-                forget_what_stays(sent);
+                self.forget_what_stays(sent);
             }
         }
         Ok(Batch { blocks, asked })
@@ -269,6 +291,7 @@ impl Sender<'_> {
             let record = Record::Compressed { block, algorithm, bytes: &bytes };
             return self.stream.add(&record).map_err(SendError::Output);
         }
+        let is_against = self.level.is_some() && self.outgoing.base().is_some();
         match &mut self.pending {
             Pending::Plain { first, contents }
                 if *first + contents.len() as u64 == block
@@ -281,7 +304,18 @@ impl Sender<'_> {
                 self.pending = Pending::Plain { first: block, contents: vec![content] };
             }
         }
+        self.places.extend(is_against.then_some(Lbn(block)));
         Ok(())
+    }
+
+    /// Forgets the content itself where the form in which it is stored is sent, and otherwise that.
+    fn forget_what_stays(&self, sent: &mut SentContent) {
+        if self.level.is_some() {
+            sent.form = None;
+        }
+        if sent.form.as_ref().is_some_and(is_known) {
+            sent.content = Vec::new();
+        }
     }
 
     /// The block that had this content first; remembers it if it is this one.
@@ -309,7 +343,35 @@ impl Sender<'_> {
         Ok(())
     }
 
+    /// Writes the record that may still grow, and the frame if it is full.
     fn write_pending(&mut self) -> Result<(), SendError> {
+        self.add_pending()?;
+        if self.stream.is_full() { self.compress() } else { Ok(()) }
+    }
+
+    /// Writes the frame, if it is to be compressed. What the earlier snapshot cannot give is not
+    /// compressed against it.
+    fn compress(&mut self) -> Result<(), SendError> {
+        let Some(level) = self.level else { return Ok(()) };
+        let places = std::mem::take(&mut self.places);
+        let contents = self.outgoing.earlier_contents(&places).unwrap_or_default();
+        let (mut earlier, mut bytes): (Vec<Range<u64>>, Vec<u8>) = (Vec::new(), Vec::new());
+        for (place, content) in places.into_iter().zip(contents) {
+            let Some(SentContent { content, .. }) = content else { continue };
+            if !bytes.is_empty() && bytes.len() + content.len() > EARLIER_BYTES {
+                break;
+            }
+            match earlier.last_mut() {
+                Some(run) if run.end == place.0 => run.end += 1,
+                _ => earlier.push(place.0..place.0 + 1),
+            }
+            bytes.extend_from_slice(&content);
+        }
+        self.stream.write_compressed((earlier, &bytes), level).map_err(SendError::Output)
+    }
+
+    /// Adds the record that may still grow to the frame.
+    fn add_pending(&mut self) -> Result<(), SendError> {
         let pending = std::mem::replace(&mut self.pending, Pending::None);
         let record = match &pending {
             Pending::None => return Ok(()),
@@ -322,13 +384,6 @@ impl Sender<'_> {
             }
         };
         self.stream.add(&record).map_err(SendError::Output)
-    }
-}
-
-/// Forgets the content itself where its compressed form is sent.
-fn forget_what_stays(sent: &mut SentContent) {
-    if sent.form.as_ref().is_some_and(is_known) {
-        sent.content = Vec::new();
     }
 }
 

@@ -31,6 +31,15 @@ fn read(mut bytes: &[u8]) {
                 assert!(asked.iter().all(|asked| asked.block < head.blocks()));
                 continue;
             }
+            Frame::Compressed(frame) => {
+                let blocks = frame.earlier().iter().map(|run| run.end - run.start).sum::<u64>();
+                assert!(frame.earlier().iter().all(|run| run.end <= head.blocks()));
+                let contents = vec![5; blocks as usize * head.block_bytes as usize];
+                match stream.decompress(&frame, &contents) {
+                    Ok(records) => records,
+                    Err(_) => return,
+                }
+            }
         };
         for record in records {
             let (first, count) = match record {
@@ -100,11 +109,17 @@ pub(crate) fn stream_seeds() -> Vec<Vec<u8>> {
             since,
             is_compressed: true,
             is_exchange: true,
+            has_compressed_frames: true,
         };
         let mut out = Vec::new();
         let written = StreamWriter::begin(&mut out, &head).and_then(|mut stream| {
             stream.ask(&[asked])?;
-            records.iter().try_for_each(|record| stream.add(record))?;
+            let (some, rest) = records.split_at(2);
+            some.iter().try_for_each(|record| stream.add(record))?;
+            let earlier = since.map_or_else(Vec::new, |_| vec![3..5]);
+            let bytes = earlier.len() * contents.len();
+            stream.write_compressed((earlier, contents.get(..bytes).unwrap_or_default()), 1)?;
+            rest.iter().try_for_each(|record| stream.add(record))?;
             stream.finish()
         });
         assert!(written.is_ok(), "a vector takes all");

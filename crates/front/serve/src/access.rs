@@ -179,15 +179,15 @@ impl PoolAccess {
         answer.map_err(about)
     }
 
-    /// Sends a snapshot as a stream: all of it, or what differs from the snapshot `since`. With
-    /// `answers`, the way back from the receiver, without the contents that it has.
+    /// Sends a snapshot as a stream: all of it, or what differs from the snapshot `since`,
+    /// compressed if there is a `level`. With `answers`, the way back from the receiver, without
+    /// the contents that it has.
     ///
     /// # Errors
     /// Fails if there is no such snapshot, or if the pool or the output fails.
     pub fn send(
         &self,
-        name: &str,
-        since: Option<&str>,
+        (name, since, level): (&str, Option<&str>, Option<u8>),
         out: &mut dyn Write,
         answers: Option<Box<dyn Read + Send>>,
         (monitor, stop): (&dyn Monitor, &StopFlag),
@@ -196,12 +196,13 @@ impl PoolAccess {
             PoolHolder::Here(pool, _) => pool.outgoing(name, since).and_then(|outgoing| {
                 let mut answers = answers;
                 let answers = answers.as_mut().map(|answers| &mut **answers as _);
-                pool.send(&outgoing, (out, answers), (monitor, stop))
+                pool.send(&outgoing, (out, answers), level, (monitor, stop))
             }),
             PoolHolder::Elsewhere(_) => {
                 let (name, since) = (name.to_owned(), since.map(str::to_owned));
                 let is_exchange = answers.is_some();
-                let request = PoolRequest::Send { name, since, is_exchange, tells_progress: true };
+                let tells_progress = true;
+                let request = PoolRequest::Send { name, since, is_exchange, level, tells_progress };
                 let copied_to = (out, answers);
                 control::send(&self.directory, &request, copied_to, (monitor, stop))
                     .and_then(copied)

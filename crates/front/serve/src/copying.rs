@@ -5,7 +5,7 @@ use crate::open_pool::OpenPool;
 use crate::request::{CopiedReport, Reply};
 use gemelo_base::{Classified, Monitor, StopFlag};
 use gemelo_copies::stream::Sums;
-use gemelo_copies::{Answers, ReceiveOptions, receive, send};
+use gemelo_copies::{Answers, LEVELS, ReceiveOptions, SendOptions, receive, send};
 use gemelo_format::DedupMode;
 use gemelo_volume::Outgoing;
 use std::io::{Read, Write};
@@ -41,10 +41,14 @@ impl OpenPool {
         &self,
         outgoing: &Outgoing,
         (out, answers): (&mut dyn Write, Option<&mut (dyn Read + Send)>),
+        level: Option<u8>,
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<CopiedReport, RequestFailure> {
         let may_answer = || self.check_lease().map_err(|failure| failure.text);
-        let sent = send(outgoing, out, answers, &may_answer, (monitor, stop))
+        // A request may come from another program.
+        let level = level.map(|level| level.clamp(*LEVELS.start(), *LEVELS.end()));
+        let options = SendOptions { may_answer: &may_answer, level };
+        let sent = send(outgoing, out, answers, options, (monitor, stop))
             .map_err(|error| failed(&error))?;
         let record = outgoing.record();
         Ok(report(

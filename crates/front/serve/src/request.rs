@@ -110,6 +110,9 @@ pub enum PoolRequest {
         /// `true` if the receiver's answers come over the connection, too.
         #[serde(default)]
         is_exchange: bool,
+        /// The level by which the stream is compressed, if it is.
+        #[serde(default)]
+        level: Option<u8>,
         /// `true` if the client wants to know the progress.
         #[serde(default)]
         tells_progress: bool,

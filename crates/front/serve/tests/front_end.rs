@@ -303,7 +303,7 @@ fn a_server_tells_the_progress_of_a_stream_by_what_it_sends() {
         pool.access().perform(&request, &Silent, &StopFlag::new()).unwrap();
         let (recorder, mut stream) = (Recorder::new(), Vec::new());
         let told = (&recorder as &dyn Monitor, &StopFlag::new());
-        let sent = pool.access().send("s", None, &mut stream, None, told).unwrap();
+        let sent = pool.access().send(("s", None, None), &mut stream, None, told).unwrap();
         assert_eq!(sent.stream_bytes, stream.len() as u64);
         assert_eq!(recorder.phases(), ["Sending"]);
         assert_eq!((recorder.total(), recorder.advanced()), (1 << 20, 1 << 20));

@@ -15,6 +15,11 @@ impl<'a> Bytes<'a> {
         self.rest.is_empty()
     }
 
+    /// What was not read.
+    pub(super) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(super) fn take(&mut self, count: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(usize::try_from(count).ok()?)?;
         self.rest = rest;

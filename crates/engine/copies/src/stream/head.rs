@@ -9,11 +9,13 @@ pub const MIN_BLOCK_BYTES: u32 = 512;
 pub const MAX_BLOCK_BYTES: u32 = 1 << 20;
 
 /// The features that this program knows; a reader must know all of these.
-const KNOWN: Features = Features { incompatible: LZ4 | ZSTD | SINCE | EXCHANGE, ..Features::NONE };
+const KNOWN: Features = Features { incompatible: ALL, ..Features::NONE };
 const LZ4: u64 = 1 << 0;
 const ZSTD: u64 = 1 << 1;
 const SINCE: u64 = 1 << 2;
 const EXCHANGE: u64 = 1 << 3;
+const FRAMES: u64 = 1 << 4;
+const ALL: u64 = LZ4 | ZSTD | SINCE | EXCHANGE | FRAMES;
 
 /// The head of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct Head {
     pub is_compressed: bool,
     /// `true` if the sender asks which contents the receiver has.
     pub is_exchange: bool,
+    /// `true` if records may be compressed together.
+    pub has_compressed_frames: bool,
 }
 
 /// The reason why a head is refused.
@@ -52,7 +56,8 @@ impl Head {
         let set = |is_set: bool, features| if is_set { features } else { 0 };
         let incompatible = set(self.is_compressed, LZ4 | ZSTD)
             | set(self.since.is_some(), SINCE)
-            | set(self.is_exchange, EXCHANGE);
+            | set(self.is_exchange, EXCHANGE)
+            | set(self.has_compressed_frames, FRAMES);
         Features { incompatible, ..Features::NONE }
     }
 
@@ -117,6 +122,7 @@ impl Head {
             since,
             is_compressed,
             is_exchange,
+            has_compressed_frames: has(FRAMES),
         };
         // A feature that a reader need not know may add to the end.
         let may_add = features.without(KNOWN) != Features::NONE;

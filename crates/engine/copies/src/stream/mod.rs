@@ -5,12 +5,15 @@
 //! anything is done with it. The end has the sums of the stream and the whole hash.
 
 mod bytes;
+mod compressed;
 mod error;
 mod head;
 mod read;
 mod record;
 mod write;
 
+pub use compressed::CompressedFrame;
+pub(crate) use compressed::EARLIER_BYTES;
 pub use error::StreamError;
 pub use head::{Head, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 pub use read::{Frame, StreamReader};
@@ -30,6 +33,8 @@ const END: u8 = 2;
 const GIVEN_UP: u8 = 3;
 /// Contents that the sender asks for.
 const ASK: u8 = 4;
+/// Records that are compressed together.
+const COMPRESSED: u8 = 5;
 /// Most bytes of the contents of one question, unless it is one block.
 pub(crate) const ASKED_BYTES: usize = 1 << 20;
 
@@ -43,6 +48,9 @@ const HASH_BYTES: usize = 32;
 const MAX_PAYLOAD_BYTES: usize = 2 << 20;
 /// A frame is written once its payload is this long.
 const FULL_PAYLOAD_BYTES: usize = 256 << 10;
+/// The same of a frame that is compressed: the longer, the fewer bytes. Another record of a MiB
+/// fits into it.
+pub(crate) const FULL_COMPRESSED_BYTES: usize = 768 << 10;
 
 /// The running hash of a stream.
 #[derive(Default)]

@@ -2,11 +2,12 @@
 //! memory is taken for bytes that have arrived.
 
 use super::bytes::Bytes;
+use super::compressed::CompressedFrame;
 use super::head::BadHead;
 use super::record::{Position, Record, Sums};
 use super::{
-    ASK, ASKED_BYTES, CHECK_BYTES, END, FRAME_HEAD_BYTES, GIVEN_UP, HASH_BYTES, Head, MAGIC,
-    MAX_PAYLOAD_BYTES, RECORDS, Running, StreamError, VERSION,
+    ASK, ASKED_BYTES, CHECK_BYTES, COMPRESSED, END, FRAME_HEAD_BYTES, GIVEN_UP, HASH_BYTES, Head,
+    MAGIC, MAX_PAYLOAD_BYTES, RECORDS, Running, StreamError, VERSION,
 };
 use crate::exchange::Asked;
 use gemelo_format::Fingerprint;
@@ -24,6 +25,8 @@ pub enum Frame<'a> {
     Records(Vec<Record<'a>>),
     /// Contents that the sender asks for.
     Ask(Vec<Asked>),
+    /// Records, which [`StreamReader::decompress`] gives.
+    Compressed(CompressedFrame),
 }
 
 /// Reads a stream, frame by frame.
@@ -36,6 +39,8 @@ pub struct StreamReader<'r> {
     at: Position,
     /// The block after the last one that was asked for.
     asked_next: u64,
+    /// Blocks of the earlier snapshot that a compressed frame may name; [`None`] if none may come.
+    earlier_blocks: Option<u64>,
     sums: Sums,
 }
 
@@ -47,7 +52,10 @@ impl<'r> StreamReader<'r> {
     pub fn begin(input: &'r mut dyn Read) -> Result<(Head, Self), StreamError> {
         let at = Position { next: 0, block_bytes: 0, blocks: 0 };
         let (running, payload, sums) = (Running::default(), Vec::new(), Sums::default());
-        let mut stream = Self { input, running, part_from: 0, payload, at, asked_next: 0, sums };
+        let (asked_next, earlier_blocks) = (0, None);
+        let part_from = 0;
+        let mut stream =
+            Self { input, running, part_from, payload, at, asked_next, earlier_blocks, sums };
         let not_a_stream = |error| match error {
             StreamError::CutOff { .. } => StreamError::NotAStream,
             error => error,
@@ -73,6 +81,8 @@ impl<'r> StreamReader<'r> {
             BadHead::Feature(what) => StreamError::Unknown { what },
         })?;
         stream.at = Position { next: 0, block_bytes: head.block_bytes, blocks: head.blocks() };
+        let earlier_blocks = head.since.map_or(0, |_| head.blocks());
+        stream.earlier_blocks = head.has_compressed_frames.then_some(earlier_blocks);
         Ok((head, stream))
     }
 
@@ -99,6 +109,9 @@ impl<'r> StreamReader<'r> {
         match kind {
             RECORDS => self.records().map(|records| Some(Frame::Records(records))),
             ASK => self.asked().map(|asked| Some(Frame::Ask(asked))),
+            COMPRESSED if self.earlier_blocks.is_some() => {
+                self.compressed().map(|frame| Some(Frame::Compressed(frame)))
+            }
             END => self.end(before).map(|()| None),
             GIVEN_UP => {
                 let why = String::from_utf8_lossy(&self.payload);
@@ -130,6 +143,28 @@ impl<'r> StreamReader<'r> {
     #[must_use]
     pub const fn next_block(&self) -> u64 {
         self.at.next
+    }
+
+    /// Decompresses the records of the frame that was read last. `earlier` are the contents of the
+    /// earlier blocks that it names.
+    ///
+    /// # Errors
+    /// Fails if the records do not come out as they were, or make no sense.
+    pub fn decompress(
+        &mut self,
+        frame: &CompressedFrame,
+        earlier: &[u8],
+    ) -> Result<Vec<Record<'_>>, StreamError> {
+        let what =
+            "the records of a frame do not come out as they were before they were compressed";
+        self.payload = frame.decompress(earlier).ok_or_else(|| self.damaged(what))?;
+        self.records()
+    }
+
+    fn compressed(&self) -> Result<CompressedFrame, StreamError> {
+        let blocks = self.earlier_blocks.unwrap_or(0);
+        let frame = CompressedFrame::decode(&self.payload, self.at.block_bytes, blocks);
+        frame.ok_or_else(|| self.damaged("a compressed frame makes no sense"))
     }
 
     fn records(&mut self) -> Result<Vec<Record<'_>>, StreamError> {

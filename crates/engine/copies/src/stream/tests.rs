@@ -6,6 +6,8 @@ use gemelo_format::{Compression, Fingerprint, SnapshotId, VolumeId};
 use proptest::prelude::*;
 
 const BLOCK: usize = 512;
+/// Contents of two earlier blocks.
+const EARLIER: [u8; 2 * BLOCK] = [9; 2 * BLOCK];
 
 fn head(since: bool) -> Head {
     let identity = |created_s| SnapshotId { pool: [7; 16], volume: VolumeId(3), created_s };
@@ -20,6 +22,7 @@ fn head(since: bool) -> Head {
         since: since.then(|| identity(4)),
         is_compressed: true,
         is_exchange: since,
+        has_compressed_frames: since,
     }
 }
 
@@ -62,6 +65,10 @@ fn read(mut bytes: &[u8]) -> Result<(Head, Vec<String>), StreamError> {
                 all.extend(records.iter().map(|record| format!("{record:?}")));
             }
             Frame::Ask(asked) => all.extend(asked.iter().map(|asked| format!("{asked:?}"))),
+            Frame::Compressed(frame) => {
+                let records = stream.decompress(&frame, &EARLIER)?;
+                all.extend(records.iter().map(|record| format!("{record:?}")));
+            }
         }
     }
     Ok((head, all))
@@ -134,6 +141,40 @@ fn frames_in_another_order_or_twice_or_of_another_stream_are_found() {
     let other = written(&head(true), &[frame(0), frame(1), frame(2)]);
     let mixed = [&other[..other.len() - length - end.len()], part(2), end].concat();
     assert!(matches!(read(&mixed), Err(StreamError::Damaged { .. })));
+}
+
+/// A stream with one compressed frame.
+fn compressed() -> (Vec<String>, Vec<u8>) {
+    let contents: Vec<u8> = (0..4 * BLOCK).map(|at| at as u8).collect();
+    let all = records(&contents);
+    let mut out = Vec::new();
+    let mut stream = StreamWriter::begin(&mut out, &head(true)).unwrap();
+    all[..2].iter().for_each(|record| stream.add(record).unwrap());
+    stream.write_compressed((vec![1..2, 99..100], &EARLIER), 3).unwrap();
+    all[2..].iter().for_each(|record| stream.add(record).unwrap());
+    stream.finish().unwrap();
+    (all.iter().map(|record| format!("{record:?}")).collect(), out)
+}
+
+#[test]
+fn compressed_frames_come_back_where_a_stream_may_have_them() {
+    let (expected, bytes) = compressed();
+    assert_eq!(read(&bytes).unwrap(), (head(true), expected));
+    let start = written(&head(true), &[]).len() - end_bytes(&written(&head(true), &[]));
+    let length = u32::from_le_bytes(bytes[start + 1..start + FRAME_HEAD_BYTES].try_into().unwrap());
+    let frame = &bytes[start..start + FRAME_HEAD_BYTES + length as usize];
+    let without = |since, has_compressed_frames| {
+        let head = Head { has_compressed_frames, ..head(since) };
+        let before = written(&head, &[]);
+        let before = &before[..before.len() - end_bytes(&before)];
+        let mut running = Running::default();
+        running.add(before);
+        running.add(frame);
+        read(&[before, frame, &running.check()].concat()).unwrap_err().to_string()
+    };
+    assert!(without(true, false).ends_with("a frame is of an unknown kind"));
+    let error = without(false, true);
+    assert!(error.ends_with("a compressed frame makes no sense"), "no earlier snapshot: {error}");
 }
 
 /// Bytes of the last frame.

@@ -1,10 +1,15 @@
 //! Writing a stream.
 
 use super::bytes::put_varint;
+use super::compressed::CompressedFrame;
 use super::record::{Position, Record, Sums, put_plain};
-use super::{ASK, END, FULL_PAYLOAD_BYTES, GIVEN_UP, Head, MAGIC, RECORDS, Running, VERSION};
+use super::{
+    ASK, COMPRESSED, END, FULL_COMPRESSED_BYTES, FULL_PAYLOAD_BYTES, GIVEN_UP, Head, MAGIC,
+    RECORDS, Running, VERSION,
+};
 use crate::exchange::Asked;
 use std::io::{self, Write};
+use std::ops::Range;
 
 /// Writes a stream, frame by frame.
 pub struct StreamWriter<'w> {
@@ -14,6 +19,8 @@ pub struct StreamWriter<'w> {
     at: Position,
     /// The block after the last one that was asked for.
     asked_next: u64,
+    /// A frame is written once its payload is this long.
+    full_bytes: usize,
     sums: Sums,
 }
 
@@ -25,7 +32,10 @@ impl<'w> StreamWriter<'w> {
     pub fn begin(out: &'w mut dyn Write, head: &Head) -> io::Result<Self> {
         let at = Position { next: 0, block_bytes: head.block_bytes, blocks: head.blocks() };
         let (running, payload) = (Running::default(), Vec::with_capacity(2 * FULL_PAYLOAD_BYTES));
-        let mut stream = Self { out, running, payload, at, asked_next: 0, sums: Sums::default() };
+        let (asked_next, sums) = (0, Sums::default());
+        // A compressed frame is written by the sender, who knows its earlier contents.
+        let full_bytes = if head.has_compressed_frames { usize::MAX } else { FULL_PAYLOAD_BYTES };
+        let mut stream = Self { out, running, payload, at, asked_next, full_bytes, sums };
         let description = head.encode();
         stream.write(MAGIC)?;
         stream.write(&VERSION.to_le_bytes())?;
@@ -59,7 +69,7 @@ impl<'w> StreamWriter<'w> {
     pub fn add(&mut self, record: &Record<'_>) -> io::Result<()> {
         record.put(&mut self.at, &mut self.payload);
         self.sums.add(record, self.at.block_bytes);
-        if self.payload.len() >= FULL_PAYLOAD_BYTES { self.write_records() } else { Ok(()) }
+        if self.payload.len() >= self.full_bytes { self.write_records() } else { Ok(()) }
     }
 
     /// Adds a record of contents as they are, of consecutive blocks from `first` on; at most a MiB.
@@ -72,7 +82,7 @@ impl<'w> StreamWriter<'w> {
         put_plain(count, contents.iter().map(Vec::as_slice), &mut self.payload);
         self.at.pass(count);
         self.sums.contents += count;
-        if self.payload.len() >= FULL_PAYLOAD_BYTES { self.write_records() } else { Ok(()) }
+        if self.payload.len() >= self.full_bytes { self.write_records() } else { Ok(()) }
     }
 
     /// Passes on what was written.
@@ -103,6 +113,31 @@ impl<'w> StreamWriter<'w> {
     /// Notes blocks whose contents the receiver has.
     pub const fn note_known(&mut self, blocks: u64) {
         self.sums.known += blocks;
+    }
+
+    /// Returns whether the records should be compressed now: they are written no longer by
+    /// themselves if the stream has compressed frames.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.payload.len() >= FULL_COMPRESSED_BYTES
+    }
+
+    /// Compresses the records so far as a frame. `earlier` are blocks of the earlier snapshot, in
+    /// order, with their contents.
+    ///
+    /// # Errors
+    /// Fails if the output fails.
+    pub fn write_compressed(
+        &mut self,
+        earlier: (Vec<Range<u64>>, &[u8]),
+        level: u8,
+    ) -> io::Result<()> {
+        if self.payload.is_empty() {
+            return Ok(());
+        }
+        let frame = CompressedFrame::of(&self.payload, earlier, level)?.encode();
+        self.payload.clear();
+        self.write_frame(COMPRESSED, &frame)
     }
 
     pub(super) fn write_records(&mut self) -> io::Result<()> {

@@ -4,7 +4,7 @@
 use super::common::repeat::Repeat;
 use super::common::simulated::{Fault, Simulation};
 use super::common::{BLOCK, Kind, content, kinds, open, options_of, tuning, write};
-use super::{Ids, assert_holds, check_from_outside, received, sent};
+use super::{Ids, assert_holds, check_from_outside, received, sent, sent_at};
 use gemelo_format::DedupMode;
 use gemelo_volume::Pool;
 
@@ -27,7 +27,7 @@ fn put(pool: &Pool, ids: &[(u64, u64)]) {
 }
 
 /// Changes some blocks, some of them to contents that others have, and some to zeros.
-fn increment((from, to): (Kind, Kind), size_blocks: u64) -> Increment {
+fn increment((from, to): (Kind, Kind), size_blocks: u64, level: Option<u8>) -> Increment {
     let sender = Simulation::new(1);
     Pool::format(&sender.disks(), &options_of(from, POOL_BLOCKS)).unwrap();
     let pool = open(&sender.disks(), tuning()).unwrap();
@@ -47,7 +47,7 @@ fn increment((from, to): (Kind, Kind), size_blocks: u64) -> Increment {
     after.resize(size_blocks as usize, 0);
     before.truncate(BLOCKS as usize);
     let whole = sent(&pool, "one", None);
-    let stream = sent(&pool, "two", Some("one"));
+    let stream = sent_at(&pool, "two", Some("one"), level);
     pool.close().unwrap();
     let receiver = Simulation::new(2);
     Pool::format(&receiver.disks(), &options_of(to, POOL_BLOCKS)).unwrap();
@@ -96,7 +96,8 @@ fn for_each_increment(test: impl Fn(&Increment, u64)) {
         let from = all[(number * 5 + 3) % all.len()];
         // A third become smaller, and a third larger.
         let size_blocks = [BLOCKS, BLOCKS - 30, BLOCKS + 50][number % 3];
-        let increment = increment((from, *to), size_blocks);
+        let level = [None, Some(3)][number / 3 % 2];
+        let increment = increment((from, *to), size_blocks, level);
         test(&increment, increment.logical());
     }
 }

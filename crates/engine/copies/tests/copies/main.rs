@@ -25,7 +25,7 @@ use common::{BLOCK, content, open, options, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_copies::stream::Head;
-use gemelo_copies::{ReceiveError, ReceiveOptions, Received, receive, send};
+use gemelo_copies::{ReceiveError, ReceiveOptions, Received, SendOptions, receive, send};
 use gemelo_format::{DedupMode, SnapshotId, VolumeId};
 use gemelo_volume::Pool;
 
@@ -33,9 +33,15 @@ use gemelo_volume::Pool;
 type Ids = Vec<u64>;
 
 fn sent(pool: &Pool, name: &str, since: Option<&str>) -> Vec<u8> {
+    sent_at(pool, name, since, None)
+}
+
+/// What a snapshot is sent as, compressed by a level.
+fn sent_at(pool: &Pool, name: &str, since: Option<&str>, level: Option<u8>) -> Vec<u8> {
     let outgoing = pool.outgoing(name, since).unwrap();
     let mut stream = Vec::new();
-    let sent = send(&outgoing, &mut stream, None, &|| Ok(()), (&Silent, &StopFlag::new())).unwrap();
+    let options = SendOptions { may_answer: &|| Ok(()), level };
+    let sent = send(&outgoing, &mut stream, None, options, (&Silent, &StopFlag::new())).unwrap();
     assert_eq!(sent.stream_bytes, stream.len() as u64);
     stream
 }
@@ -53,6 +59,7 @@ fn head(block_bytes: usize, blocks: u64) -> Head {
         since: None,
         is_compressed: false,
         is_exchange: false,
+        has_compressed_frames: false,
     }
 }
 
@@ -71,7 +78,8 @@ fn a_member_that_another_process_may_have_sends_nothing_more() {
     pool.snapshot_volume("v", "one").unwrap();
     let (outgoing, mut stream) = (pool.outgoing("one", None).unwrap(), Vec::new());
     let may_answer = || Err("the lease has ended".to_owned());
-    let sent = send(&outgoing, &mut stream, None, &may_answer, (&Silent, &StopFlag::new()));
+    let options = SendOptions { may_answer: &may_answer, level: None };
+    let sent = send(&outgoing, &mut stream, None, options, (&Silent, &StopFlag::new()));
     assert_eq!(sent.unwrap_err().to_string(), "the lease has ended");
     let error = received(&pool, "two", &stream).unwrap_err().to_string();
     assert_eq!(error, "volume 'one' is a copy of this snapshot already");

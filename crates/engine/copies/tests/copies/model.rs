@@ -5,7 +5,7 @@ use super::common::simulated::Simulation;
 use super::common::{
     BLOCK, Kind, content, first_seed, kinds, open, options_of, rounds, trim, tuning, write,
 };
-use super::{Ids, assert_holds, check_from_outside, received, sent};
+use super::{Ids, assert_holds, check_from_outside, received, sent_at};
 use gemelo_base::StopFlag;
 use gemelo_base::random::Random;
 use gemelo_copies::ReceiveError;
@@ -174,7 +174,8 @@ fn copy(from: &Side, to: &mut Side, random: &mut Random, counts: &mut [u64; 4]) 
     let since = if random.below(3) > 0 { from.any(random, is_snapshot) } else { None };
     let identity = from.volumes[&name].identity.unwrap();
     let base = since.as_ref().map(|since| from.volumes[since].identity.unwrap());
-    let mut stream = sent(&from.pool, &name, since.as_deref());
+    let level = [None, Some(1), Some(9)][random.below(3) as usize];
+    let mut stream = sent_at(&from.pool, &name, since.as_deref(), level);
     let is_damaged = random.below(4) == 0;
     if is_damaged {
         damage(&mut stream, random);

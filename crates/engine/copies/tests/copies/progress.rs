@@ -3,7 +3,7 @@
 use super::common::simulated::Simulation;
 use super::common::{BLOCK, content, open, options, tuning, write, write_zeroes};
 use gemelo_base::{Recorder, StopFlag};
-use gemelo_copies::send;
+use gemelo_copies::{SendOptions, send};
 use gemelo_format::DedupMode;
 use gemelo_volume::{Outgoing, Pool};
 use std::io::Read;
@@ -34,7 +34,8 @@ fn told(outgoing: &Outgoing, received: Option<u64>) -> (u64, u64) {
     let mut answers = greeting.as_deref();
     let answers = answers.as_mut().map(|answers| answers as &mut (dyn Read + Send));
     let progress = (&recorder as _, &StopFlag::new());
-    send(outgoing, &mut Vec::new(), answers, &total_is_told, progress).unwrap();
+    let options = SendOptions { may_answer: &total_is_told, level: None };
+    send(outgoing, &mut Vec::new(), answers, options, progress).unwrap();
     assert_eq!(recorder.phases(), ["Sending"]);
     (recorder.total() / BLOCK as u64, recorder.advanced() / BLOCK as u64)
 }

@@ -57,6 +57,12 @@ impl Volumes {
         records.into_iter().find(|one| identity_of(&self.superblock, one) == Some(identity))
     }
 
+    /// The copy of a snapshot, if the pool has one that clients can see.
+    pub(crate) fn copy_of(&self, identity: SnapshotId) -> Option<Arc<VolumeShared>> {
+        let record = self.find_copy(identity)?;
+        self.catalogue.find(&record.name).ok()
+    }
+
     /// Makes an unfinished volume, or takes one that can be continued. Also returns the byte before
     /// which it has everything.
     pub(crate) fn begin_receiving(

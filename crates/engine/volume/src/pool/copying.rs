@@ -101,6 +101,16 @@ impl Outgoing {
     pub fn contents(&self, lbns: &[Lbn]) -> Result<Vec<Option<SentContent>>> {
         self.engine.comparer.contents(&self.name, &self.volume, lbns)
     }
+
+    /// Reads the contents that the earlier snapshot has in these blocks, in their order; [`None`]
+    /// for one without a content. The list is empty without an earlier snapshot.
+    ///
+    /// # Errors
+    /// Fails if a content is damaged or cannot be read, or if the earlier snapshot was removed.
+    pub fn earlier_contents(&self, lbns: &[Lbn]) -> Result<Vec<Option<SentContent>>> {
+        let Some((name, volume, _)) = &self.base else { return Ok(Vec::new()) };
+        self.engine.comparer.contents(name, volume, lbns)
+    }
 }
 
 /// A copy of a snapshot that is not whole, which no client sees.
@@ -144,6 +154,13 @@ impl Incoming {
     #[must_use]
     pub fn volume(&self) -> Volume {
         Volume::new(Arc::clone(&self.engine), Arc::clone(&self.volume))
+    }
+
+    /// The snapshot on which the copy builds, if it is there.
+    #[must_use]
+    pub fn earlier(&self) -> Option<Volume> {
+        let volume = self.engine.volumes.copy_of(self.receipt.base?)?;
+        Some(Volume::new(Arc::clone(&self.engine), volume))
     }
 
     /// Makes the copy a snapshot of its name, durably.

@@ -124,6 +124,46 @@ fn a_snapshot_and_what_is_new_in_the_next_reach_another_pool() {
     });
 }
 
+/// Blocks of which one byte was changed, beside new ones.
+#[test]
+fn a_compressed_stream_takes_few_bytes_of_what_is_nearly_as_it_was() {
+    let (mut images, block) = (images(), 40 * BLOCK);
+    images[1] = images[0].clone();
+    images[1][..2 * MIB].iter_mut().step_by(BLOCK).for_each(|byte| *byte ^= 1);
+    images[1][block + 5 * MIB..block + 6 * MIB].fill(b'b');
+    let packed: &[&str] = &["--compression", "zstd"];
+    for (number, is_served) in [(0, false), (1, true), (2, false)] {
+        let from = sender(if number == 1 { packed } else { &[] }, &images);
+        let to = TestPool::new(if number == 2 { packed } else { &[] });
+        let (whole, new) = (from.file("whole"), from.file("new"));
+        let servers = is_served.then(|| [from.serve(&[]), to.serve(&[])]);
+        send(&[&from.volume("one"), "--compress", "1"], &whole);
+        let since = [&from.volume("two"), "--since", &from.volume("one")];
+        let length = |path: &str| fs::metadata(path).unwrap().len() as usize;
+        send(&[&since[..], &["--compress", "3"]].concat(), &new);
+        assert!(length(&new) < 30_000, "{}", length(&new));
+        received(&to.volume("one"), &whole);
+        received(&to.volume("later"), &new);
+        assert_holds(&to, "later", &images[1]);
+        send(&since, &new);
+        assert!(length(&new) > 2 * MIB, "{}", length(&new));
+        done(&["volume", "rm", "--force", &to.volume("later")]);
+        let copied = ["volume", "copy", &from.volume("two"), &to.volume("two")];
+        let said = done(&[&copied[..], &["--compress", "9"]].concat());
+        assert!(said.contains("differs from one: a stream of"), "{said}");
+        assert!(!said.contains("MiB"), "{said}");
+        assert_holds(&to, "two", &images[1]);
+        for server in servers.into_iter().flatten() {
+            assert_eq!(server.stop(), (0, String::new()));
+        }
+        to.assert_clean();
+        for level in ["0", "10", "zstd"] {
+            let error = refused(&[&copied[..], &["--compress", level]].concat());
+            assert!(error.contains("--compress"), "{error}");
+        }
+    }
+}
+
 /// An idle pool that was only read decompressed all that it sent.
 #[test]
 fn a_compressed_pool_sends_contents_as_it_stores_them() {

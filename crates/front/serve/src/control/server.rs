@@ -202,8 +202,8 @@ impl Shared {
             self.stop.raise();
             return reply;
         }
-        if let PoolRequest::Send { name, since, is_exchange, tells_progress } = &request {
-            let wanted = (*is_exchange, *tells_progress);
+        if let PoolRequest::Send { name, since, is_exchange, level, tells_progress } = &request {
+            let wanted = (*is_exchange, *level, *tells_progress);
             return self.send(frames, (name, since.as_deref()), wanted);
         }
         if let PoolRequest::Receive { name, mode, is_exchange } = &request {
@@ -222,7 +222,7 @@ impl Shared {
         &self,
         mut frames: Frames,
         (name, since): (&str, Option<&str>),
-        (is_exchange, tells_progress): (bool, bool),
+        (is_exchange, level, tells_progress): (bool, Option<u8>, bool),
     ) -> io::Result<()> {
         let outgoing = match self.pool.outgoing(name, since) {
             Ok(outgoing) => outgoing,
@@ -236,7 +236,7 @@ impl Shared {
         let beside = Chunks::new(frames.stream(), &self.closing)?;
         let progress = ChunkProgress::new(&beside);
         let monitor: &dyn Monitor = if tells_progress { &progress } else { &Silent };
-        let sent = self.pool.send(&outgoing, (&mut out, answers), (monitor, &self.closing));
+        let sent = self.pool.send(&outgoing, (&mut out, answers), level, (monitor, &self.closing));
         out.into_inner().map_err(IntoInnerError::into_error)?.end()?;
         frames.set_timeouts()?;
         frames.send(&message_of(sent))

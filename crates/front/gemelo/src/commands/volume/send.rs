@@ -26,6 +26,10 @@ pub(crate) struct Send {
     /// The receiving pool must have a copy of it.
     #[arg(long, value_name = "POOL/EARLIER", value_parser = volume_path_parser())]
     since: Option<VolumePath>,
+    /// Compress the stream by this level of Zstandard, from 1 to 9: what an earlier snapshot has at
+    /// the same place takes few bytes [default: contents as the pool stores them]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=9))]
+    compress: Option<u8>,
 }
 
 #[derive(Debug, Args)]
@@ -44,7 +48,7 @@ pub(crate) struct Receive {
 }
 
 pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome> {
-    let Send { snapshot, since } = arguments;
+    let Send { snapshot, since, compress } = arguments;
     if let Some(since) = since.as_ref().filter(|since| since.pool != snapshot.pool) {
         return Err(refused!(
             "{since} is of another pool than {snapshot}: name a snapshot of the same pool"
@@ -58,8 +62,8 @@ pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome
     let access = pools::open(&snapshot.pool, Purpose::Send, context)?;
     let since = since.as_ref().map(|since| &*since.name);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Pipe::to(stdout(), &context.stop));
-    let sent =
-        access.send(&snapshot.name, since, &mut out, None, (&*context.monitor, &context.stop));
+    let what = (&*snapshot.name, since, *compress);
+    let sent = access.send(what, &mut out, None, (&*context.monitor, &context.stop));
     let flushed = out.flush();
     let closed = access.close();
     sent?;

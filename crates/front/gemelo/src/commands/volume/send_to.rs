@@ -44,6 +44,10 @@ pub(crate) struct Arguments {
     /// Most bytes of the stream a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
+    /// Compress the stream by this level of Zstandard, from 1 to 9: what an earlier snapshot has at
+    /// the same place takes few bytes [default: contents as the pool stores them]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=9))]
+    compress: Option<u8>,
     /// Mode of deduplication of a copy that is sent as a whole
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
@@ -158,8 +162,8 @@ impl Arguments {
         let answers = child.stdout.take().ok_or_else(|| failed!("the program has no output"))?;
         let answers = Some(Box::new(Pipe::new(answers, &context.stop)) as _);
         let progress = (&*context.monitor, &context.stop);
-        let since_name = since.as_deref();
-        let sent = access.send(&self.snapshot.name, since_name, &mut out, answers, progress);
+        let what = (&*self.snapshot.name, since.as_deref(), self.compress);
+        let sent = access.send(what, &mut out, answers, progress);
         let flushed = out.flush();
         drop(out);
         let output = output_of(child, &context.stop).context("cannot wait for the receiver")?;
