@@ -115,6 +115,8 @@ const PLAN: &str = "[campaign]\nname = 'kept'\nrepetitions = 2\nbaseline = 'dire
 /// The stream of a snapshot, and that of the differences of a later one.
 const STREAM: &str = "volume.stream";
 const DIFFERENCES: &str = "differences.stream";
+/// The same, compressed.
+const COMPRESSED: [&str; 2] = ["compressed.stream", "compressed-differences.stream"];
 
 fn content() -> Vec<u8> {
     [noise(3, 40 << 10), noise(3, 40 << 10)].concat()
@@ -171,7 +173,7 @@ fn kept_files_are_read_as_they_were_written() {
         assert!(said.contains(file.said), "{}: {said}", file.name);
     }
     let found = fs::read_dir(kept("files")).unwrap().count();
-    assert_eq!(found, FILES.len() + 3, "each file is of the list, a stream or the campaign");
+    assert_eq!(found, FILES.len() + 5, "each file is of the list, a stream or the campaign");
 }
 
 #[test]
@@ -220,6 +222,11 @@ fn keep_streams() {
     }
     keep_stream(STREAM, &pool, &["pool/first"]);
     keep_stream(DIFFERENCES, &pool, &["pool/second", "--since", "pool/first"]);
+    let [whole, differences] = COMPRESSED;
+    let compress = ["--compress", "3"];
+    keep_stream(whole, &pool, &[&["pool/first"], &compress[..]].concat());
+    let words = ["pool/second", "--since", "pool/first"];
+    keep_stream(differences, &pool, &[&words[..], &compress].concat());
 }
 
 /// The contents of the first and of the second snapshot, of which a part can be compressed.
@@ -234,8 +241,13 @@ fn kept_streams_are_received() {
     if keeps_anew() {
         keep_streams();
     }
-    let pool = TestPool::new(&[]);
-    let received = [(STREAM, "first"), (DIFFERENCES, "second")];
+    for [whole, differences] in [[STREAM, DIFFERENCES], COMPRESSED] {
+        let pool = TestPool::new(&[]);
+        receive_in_order(&pool, [(whole, "first"), (differences, "second")]);
+    }
+}
+
+fn receive_in_order(pool: &TestPool, received: [(&str, &str); 2]) {
     for (number, (stream, name)) in received.into_iter().enumerate() {
         let path = kept(&format!("files/{stream}"));
         let input = fs::File::open(&path).unwrap();
