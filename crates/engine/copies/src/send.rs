@@ -7,7 +7,7 @@
 use crate::exchange::{AnswerReader, Asked, BATCHES_AHEAD};
 use crate::first_blocks::FirstBlocks;
 use crate::parts::{NextPart, Part, PartReader, with_parts};
-use crate::stream::{EARLIER_BYTES, Head, Record, StreamWriter, Sums};
+use crate::stream::{Head, Record, StreamWriter, Sums};
 use crate::survey::with_total;
 use gemelo_base::locks::Mutex;
 use gemelo_base::{Classified, Monitor, StopFlag, SystemClock, Unit, with_causes};
@@ -358,9 +358,6 @@ impl Sender<'_> {
         let (mut earlier, mut bytes): (Vec<Range<u64>>, Vec<u8>) = (Vec::new(), Vec::new());
         for (place, content) in places.into_iter().zip(contents) {
             let Some(SentContent { content, .. }) = content else { continue };
-            if !bytes.is_empty() && bytes.len() + content.len() > EARLIER_BYTES {
-                break;
-            }
             match earlier.last_mut() {
                 Some(run) if run.end == place.0 => run.end += 1,
                 _ => earlier.push(place.0..place.0 + 1),

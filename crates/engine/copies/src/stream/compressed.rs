@@ -16,8 +16,8 @@ use std::io;
 use std::ops::Range;
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, ErrorCode, compress_bound, get_error_name};
 
-/// Most bytes of the earlier contents of a frame, unless they are one block.
-pub(crate) const EARLIER_BYTES: usize = MAX_PAYLOAD_BYTES;
+/// Most bytes of the earlier contents of a frame: a payload has no more contents.
+const EARLIER_BYTES: usize = MAX_PAYLOAD_BYTES;
 /// The logarithm of the distance in bytes over which contents are found again: records and earlier
 /// contents lie within it.
 const WINDOW_LOG: u32 = 22;

@@ -13,7 +13,6 @@ mod record;
 mod write;
 
 pub use compressed::CompressedFrame;
-pub(crate) use compressed::EARLIER_BYTES;
 pub use error::StreamError;
 pub use head::{Head, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 pub use read::{Frame, StreamReader};
@@ -50,7 +49,7 @@ const MAX_PAYLOAD_BYTES: usize = 2 << 20;
 const FULL_PAYLOAD_BYTES: usize = 256 << 10;
 /// The same of a frame that is compressed: the longer, the fewer bytes. Another record of a MiB
 /// fits into it.
-pub(crate) const FULL_COMPRESSED_BYTES: usize = 768 << 10;
+const FULL_COMPRESSED_BYTES: usize = 768 << 10;
 
 /// The running hash of a stream.
 #[derive(Default)]

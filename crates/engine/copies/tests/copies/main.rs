@@ -13,6 +13,7 @@ mod asked;
 #[path = "../../../volume/tests/common/mod.rs"]
 #[expect(dead_code, reason = "the suites of the engine use the rest")]
 mod common;
+mod compressed;
 mod crash;
 mod cut;
 mod memory;
