@@ -153,7 +153,7 @@ fn a_side_of_the_generator_is_judged_by_all_that_its_storage_could_do() {
         }
         let remark = conditions[0].remark.as_deref().unwrap_or_default();
         let is_decided = !matches!(verdict, ClaimVerdict::Undecided { .. });
-        assert_eq!(remark.starts_with("without the time of the generator"), is_decided);
+        assert_eq!(remark.ends_with("without the time of the generator"), is_decided);
     }
 }
 

@@ -51,8 +51,8 @@ pub struct ConditionOutcome {
     pub measured: Option<Estimate>,
     /// The verdict on this condition.
     pub verdict: ClaimVerdict,
-    /// The reason of a verdict that the interval of what was measured does not give, as a sentence
-    /// without a full stop.
+    /// The reason of a verdict that the interval of what was measured does not give, such as `the
+    /// same within 10 %`.
     pub remark: Option<String>,
 }
 
@@ -177,7 +177,7 @@ impl Measurements<'_> {
             return (undecided_by(Doubt::Generator), None);
         };
         let (low, high) = (rounded(interval.low()), rounded(interval.high()));
-        let remark = format!("without the time of the generator, it could be {low} to {high}");
+        let remark = format!("{low} to {high} without the time of the generator");
         (if holds { ClaimVerdict::Confirmed } else { ClaimVerdict::Refuted }, Some(remark))
     }
 

@@ -7,7 +7,7 @@ use crate::document::{Cell, Column, Item, Row, Section, Table, Text, Tone};
 use crate::quantity::{Unit, figure_title, percent, ratio_range, significant};
 use gemelo_base::units::format_counted;
 use gemelo_compare::{
-    ClaimVerdict, Condition, ConditionOutcome, Expression, Judgement, Quotient, Relation, Term,
+    ClaimVerdict, Condition, ConditionOutcome, Expression, Quotient, Relation, Term,
 };
 use gemelo_record::ClaimRecord;
 
@@ -34,7 +34,7 @@ pub(super) fn section(data: &Data, judged: &CampaignStatistics) -> Option<Sectio
 }
 
 /// A claim and the judgement on it.
-type Judged<'a> = (&'a ClaimRecord, &'a Judgement);
+type Judged<'a> = (&'a ClaimRecord, &'a gemelo_compare::Judgement);
 
 fn table(claims: &[Judged<'_>], judged: &CampaignStatistics) -> Table {
     // Claims without published figures have no column for them.
@@ -50,7 +50,7 @@ fn table(claims: &[Judged<'_>], judged: &CampaignStatistics) -> Table {
         table.rows.push(Row {
             id: Some(crate::anchor("claim", &claim.id)),
             target: None,
-            cells: [statement(claim), verdict(judgement), measured(&judgement.conditions)]
+            cells: [statement(claim), verdict(&judgement.verdict), measured(&judgement.conditions)]
                 .into_iter()
                 .chain(is_published.then(|| published(claim)))
                 .collect(),
@@ -87,17 +87,10 @@ fn statement(claim: &ClaimRecord) -> Cell {
     Cell::new(claim.claim.clone()).detail(format!("{}{place}", claim.id))
 }
 
-fn verdict(judgement: &Judgement) -> Cell {
-    let remarked = |cell: Cell| {
-        let decisive = judgement.conditions.iter().filter(|one| one.verdict == judgement.verdict);
-        let remarks: Vec<&str> = decisive.filter_map(|one| one.remark.as_deref()).collect();
-        if remarks.is_empty() { cell } else { cell.detail(remarks.join("; ")) }
-    };
-    match &judgement.verdict {
-        ClaimVerdict::Confirmed => {
-            remarked(Cell::new(Text::new().strong("confirmed")).tone(Tone::Yes))
-        }
-        ClaimVerdict::Refuted => remarked(Cell::new(Text::new().strong("refuted")).tone(Tone::No)),
+fn verdict(verdict: &ClaimVerdict) -> Cell {
+    match verdict {
+        ClaimVerdict::Confirmed => Cell::new(Text::new().strong("confirmed")).tone(Tone::Yes),
+        ClaimVerdict::Refuted => Cell::new(Text::new().strong("refuted")).tone(Tone::No),
         ClaimVerdict::Undecided { reason } => Cell::new("undecided").detail(reason.clone()),
         ClaimVerdict::TooSmall { reason } => {
             Cell::new("too small here").detail(reason.clone()).tone(Tone::Muted)
@@ -124,8 +117,10 @@ fn measured(conditions: &[ConditionOutcome]) -> Cell {
         let range = estimate.interval.map_or_else(String::new, |interval| {
             format!(" ({})", show_range(unit, (interval.low(), interval.high())))
         });
+        let remark = condition.remark.as_ref().map_or_else(String::new, |one| format!(", {one}"));
         let separator = if formulas.is_empty() { "" } else { "; " };
-        numbers = numbers.plain(format!("{separator}{}{range}", show(unit, estimate.value)));
+        let number = show(unit, estimate.value);
+        numbers = numbers.plain(format!("{separator}{number}{range}{remark}"));
         sentences.extend(parsed.as_ref().map(sentence));
         formulas.push(&condition.condition);
     }
@@ -240,31 +235,18 @@ mod tests {
                 estimate(-4_910.0, (-98_640.0, 139_500.0)),
             ),
             outcome("a/b_ratio[a, v] / a/b_ratio[a, w] > 1", estimate(2.0, (0.000_1, 200.0))),
+            ConditionOutcome {
+                remark: Some("the same within 10 %".to_owned()),
+                ..outcome("a/b_ratio[a, v] / a/b_ratio[a, w] > 1", estimate(1.0, (0.95, 1.04)))
+            },
         ]);
         let text = format!("{numbers:?}");
-        for part in ["\"-4.91 µs (-98.6 to 140 µs)\"", "2.00 (below 0.01 to above 100)"] {
-            assert!(text.contains(part), "{text}");
-        }
-    }
-
-    /// A refuted claim shows why its decisive condition is refuted, and no other remark.
-    #[test]
-    fn a_verdict_shows_the_remarks_of_the_conditions_that_decide() {
-        let outcome = |verdict: &ClaimVerdict, remark: &str| ConditionOutcome {
-            condition: String::new(),
-            measured: None,
-            verdict: verdict.clone(),
-            remark: Some(remark.to_owned()),
-        };
-        for (decisive, other) in [
-            (ClaimVerdict::Refuted, ClaimVerdict::Confirmed),
-            (ClaimVerdict::Confirmed, ClaimVerdict::Refuted),
+        for part in [
+            "\"-4.91 µs (-98.6 to 140 µs)\"",
+            "2.00 (below 0.01 to above 100)\"",
+            "1.00 (0.950 to 1.04), the same within 10 %\"",
         ] {
-            let conditions =
-                vec![outcome(&other, "not this"), outcome(&decisive, "the same within 10 %")];
-            let judgement = Judgement { id: "c".to_owned(), verdict: decisive, conditions };
-            let cell = format!("{:?}", verdict(&judgement));
-            assert!(cell.contains("the same within 10 %") && !cell.contains("not this"), "{cell}");
+            assert!(text.contains(part), "{text}");
         }
     }
 }
