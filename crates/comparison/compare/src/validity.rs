@@ -7,6 +7,9 @@ use gemelo_figures::{Unit, name_parts};
 /// Share of the time from which the generator of the load was the bottleneck.
 const MAX_GENERATING: f64 = 0.5;
 
+/// Share of the processors' time from which the generator and the storage compete for it.
+const MAX_BUSY: f64 = 0.9;
+
 /// Share of the bytes read that come from disks, below which a cache served the reads, and above
 /// which the disks did.
 const MIN_DISK_SHARE: f64 = 0.05;
@@ -14,26 +17,65 @@ const MAX_CACHED_DISK_SHARE: f64 = 0.5;
 
 /// Returns the reason why a rate or a time of two sides cannot be compared, if there is one.
 pub(crate) fn invalid(figure: &str, sides: [&[Repetition]; 2]) -> Option<Doubt> {
-    let is_speed = Unit::of_figure(figure).is_speed();
-    let kind = name_parts(figure).kind;
-    if !is_speed || !["write", "read", "all", "run"].contains(&kind) {
-        return None;
-    }
-    if sides.into_iter().any(|side| is_bound_by_generator(figure, side)) {
+    let is_bound =
+        |side| mean(side, &generating_share(figure)).is_some_and(|share| share > MAX_GENERATING);
+    if is_of_load(figure) && sides.into_iter().any(is_bound) {
         return Some(Doubt::Generator);
     }
-    let [before, after] = sides.map(disk_share);
-    let (low, high) = before.zip(after).map(|(a, b)| (a.min(b), a.max(b)))?;
-    let differ = low < MIN_DISK_SHARE && high > MAX_CACHED_DISK_SHARE;
-    (kind != "write" && differ).then_some(Doubt::Memory)
+    differs_in_memory(figure, sides).then_some(Doubt::Memory)
 }
 
-fn is_bound_by_generator(figure: &str, side: &[Repetition]) -> bool {
-    let name = match name_parts(figure).job {
+/// Returns whether one side read from memory and the other from disks, so that the figure measures
+/// two things.
+pub(crate) fn differs_in_memory(figure: &str, sides: [&[Repetition]; 2]) -> bool {
+    let [before, after] = sides.map(disk_share);
+    is_of_load(figure)
+        && name_parts(figure).kind != "write"
+        && before.zip(after).is_some_and(|(before, after)| {
+            before.min(after) < MIN_DISK_SHARE && before.max(after) > MAX_CACHED_DISK_SHARE
+        })
+}
+
+/// Returns the least and the greatest value that a figure of a run could have with a generator that
+/// takes no time, or `None` if that is unknown. The time in which the load waited for the storage
+/// remains, which bounds rates and the length of the run. A latency could go either way, because
+/// more operations would compete. On busy processors the generator slows the storage down as well.
+pub(crate) fn without_generator(
+    figure: &str,
+    run: &Repetition,
+    processors: u64,
+) -> Option<[f64; 2]> {
+    let value = run.figures.value(figure)?;
+    if !is_of_load(figure) {
+        return Some([value, value]);
+    }
+    let busy = run.figures.value("system/cpu_share").unwrap_or(0.0);
+    if busy > MAX_BUSY * processors as f64 {
+        return None;
+    }
+    let generating = run.figures.value(&generating_share(figure)).unwrap_or(0.0);
+    let rest = (1.0 - generating).max(0.0);
+    match Unit::of_figure(figure) {
+        Unit::Nanoseconds if name_parts(figure).bare == "run/elapsed_ns" => {
+            Some([value * rest, value])
+        }
+        Unit::PerSecond | Unit::BytesPerSecond if rest > 0.0 => Some([value, value / rest]),
+        _ => None,
+    }
+}
+
+/// Returns whether a figure is a speed or a time of a load.
+fn is_of_load(figure: &str) -> bool {
+    let is_speed = Unit::of_figure(figure).is_speed();
+    is_speed && ["write", "read", "all", "run"].contains(&name_parts(figure).kind)
+}
+
+/// Returns the name of the generator's share of the time in which a figure was measured.
+fn generating_share(figure: &str) -> String {
+    match name_parts(figure).job {
         Some(job) => format!("{job}.run/generating_share"),
         None => "run/generating_share".to_owned(),
-    };
-    mean(side, &name).is_some_and(|share| share > MAX_GENERATING)
+    }
 }
 
 /// Returns the share of the bytes read that came from disks, if a campaign has measured it.
@@ -71,6 +113,32 @@ mod tests {
         assert_eq!(of("space/data_bytes"), None);
         assert_eq!(of("other.write/operations_per_s"), None);
         assert_eq!(invalid("write/operations_per_s", [&fast, &fast]), None);
+    }
+
+    #[test]
+    fn without_the_generator_rates_are_higher_and_runs_shorter() {
+        let figures = [
+            ("run/generating_share", 0.75),
+            ("write/operations_per_s", 100.0),
+            ("run/elapsed_ns", 80.0),
+            ("write/latency_mean_ns", 7.0),
+            ("space/data_bytes", 4096.0),
+            ("other.write/bytes_per_s", 50.0),
+        ];
+        let runs = side(&figures);
+        for (figure, expected) in [
+            ("write/operations_per_s", Some([100.0, 400.0])),
+            ("run/elapsed_ns", Some([20.0, 80.0])),
+            ("write/latency_mean_ns", None),
+            ("space/data_bytes", Some([4096.0, 4096.0])),
+            ("other.write/bytes_per_s", Some([50.0, 50.0])),
+            ("read/bytes_per_s", None),
+        ] {
+            assert_eq!(without_generator(figure, &runs[0], 2), expected, "{figure}");
+        }
+        let busy = side(&[("run/elapsed_ns", 80.0), ("system/cpu_share", 1.9)]);
+        assert_eq!(without_generator("run/elapsed_ns", &busy[0], 2), None);
+        assert_eq!(without_generator("run/elapsed_ns", &busy[0], 4), Some([80.0, 80.0]));
     }
 
     #[test]

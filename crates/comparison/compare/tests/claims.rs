@@ -11,7 +11,7 @@ mod common;
 
 use common::{campaign, groups, repetition, repetitions, target};
 use gemelo_base::random::Random;
-use gemelo_compare::{ClaimVerdict, Groups, Place, Standards, judge};
+use gemelo_compare::{ClaimVerdict, Groups, Judgement, Place, Repetition, Standards, judge};
 use gemelo_record::{Better, CampaignRecord, ClaimRecord, LeastFigure, LeastScale, Stats};
 
 fn claim(tests: &[&str]) -> ClaimRecord {
@@ -95,9 +95,96 @@ fn a_ratio_of_ratios_is_computed_round_by_round() {
     assert_eq!(verdict("< 1.5"), ClaimVerdict::Refuted);
 }
 
-/// Each of the four figures must measure the storage and not the generator of the load.
+/// Repetitions of rates, with other figures beside them.
+fn with_figures(values: &[f64], others: &[(&str, f64)]) -> Vec<Repetition> {
+    let mut runs = repetitions(values);
+    for run in &mut runs {
+        for (name, value) in others {
+            run.figures.push(*name, *value, Better::Neither);
+        }
+    }
+    runs
+}
+
+/// Judges conditions by the rates of a volume, 3 times those of a disk.
+fn judged_beside_disk(tests: &[&str], volume: &[(&str, f64)], disk: &[(&str, f64)]) -> Judgement {
+    let campaign = campaign(vec![target("volume", None), target("disk", None)], &["load"]);
+    let mut groups = Groups::default();
+    for (name, values, others) in [
+        ("volume", [300.0, 303.0, 297.0, 301.0], volume),
+        ("disk", [100.0, 100.0, 99.0, 101.0], disk),
+    ] {
+        for repetition in with_figures(&values, others) {
+            groups.add(Place::new("load", name), repetition);
+        }
+    }
+    judge(&claim(tests), &campaign, &groups, Standards::of(&campaign).unwrap())
+}
+
+const BESIDE_DISK: &str =
+    "write/operations_per_s[load, volume] / write/operations_per_s[load, disk]";
+
+fn is_undecided_by(verdict: &ClaimVerdict, words: &str) -> bool {
+    matches!(verdict, ClaimVerdict::Undecided { reason } if reason.contains(words))
+}
+
+/// With 60 % of the time spent generating, the storage alone is at most 2.5 times as fast: a slow
+/// side has 1.2 to 3 of the rates of the other, and a fast one 3 to 7.5.
 #[test]
-fn a_ratio_of_ratios_with_one_figure_of_the_generator_is_undecided() {
+fn a_side_of_the_generator_is_judged_by_all_that_its_storage_could_do() {
+    const BOUND: &[(&str, f64)] = &[("run/generating_share", 0.6)];
+    let (yes, no) = (Some(ClaimVerdict::Confirmed), Some(ClaimVerdict::Refuted));
+    for (volume, disk, relation, expected) in [
+        (&[][..], BOUND, "> 1.1", yes.clone()),
+        (&[], BOUND, "> 1.3", None),
+        (&[], BOUND, "> 3.2", no.clone()),
+        (BOUND, &[], "> 2.8", yes.clone()),
+        (BOUND, &[], "< 7", None),
+        (BOUND, &[], "< 8", yes.clone()),
+        (BOUND, BOUND, "> 1.3", None),
+        (BOUND, BOUND, "< 7", None),
+        (BOUND, BOUND, "about 4.4 within 80%", yes.clone()),
+    ] {
+        let test = format!("{BESIDE_DISK} {relation}");
+        let Judgement { verdict, conditions, .. } = judged_beside_disk(&[&test], volume, disk);
+        match expected {
+            Some(expected) => assert_eq!(verdict, expected, "{relation}"),
+            None => assert!(is_undecided_by(&verdict, "generating"), "{relation}: {verdict:?}"),
+        }
+        let remark = conditions[0].remark.as_deref().unwrap_or_default();
+        let is_decided = !matches!(verdict, ClaimVerdict::Undecided { .. });
+        assert_eq!(remark.ends_with("without the time of the generator"), is_decided);
+    }
+}
+
+/// The bound does not hold for latencies and means, nor if the processors were busy, and reads from
+/// memory stay apart from those from disks.
+#[test]
+fn a_side_of_the_generator_without_a_bound_stays_undecided() {
+    const SHARE: (&str, f64) = ("run/generating_share", 0.6);
+    let rate = format!("{BESIDE_DISK} > 1.1");
+    let latency = rate.replace("operations_per_s", "latency_mean_ns");
+    let mean = "write/operations_per_s[load, disk] > 1";
+    let times = [SHARE, ("write/latency_mean_ns", 5.0)];
+    let busy = [SHARE, ("system/cpu_share", 1e9)];
+    for (test, volume, disk) in
+        [(mean, &[][..], &[SHARE][..]), (&latency, &times[1..], &times), (&rate, &[], &busy)]
+    {
+        let verdict = judged_beside_disk(&[test], volume, disk).verdict;
+        assert!(is_undecided_by(&verdict, "generating"), "{test}: {verdict:?}");
+    }
+    let reads =
+        |disk| ["read/bytes_per_s", "system/disk_read_bytes_per_s"].into_iter().zip([1e9, disk]);
+    let volume: Vec<_> = reads(9e8).collect();
+    let disk: Vec<_> = reads(1e6).chain([SHARE]).collect();
+    let test = rate.replace("write/operations_per_s", "read/bytes_per_s").replace("> 1.1", "> 0");
+    let verdict = judged_beside_disk(&[&test], &volume, &disk).verdict;
+    assert!(is_undecided_by(&verdict, "memory"), "{verdict:?}");
+}
+
+/// A generator makes a ratio of ratios uncertain in the direction in which its figure counts.
+#[test]
+fn a_ratio_of_ratios_with_one_figure_of_the_generator_has_a_bound() {
     let campaign = campaign(vec![target("volume", None), target("ext4", None)], &["same", "real"]);
     let places = [("same", "volume"), ("same", "ext4"), ("real", "volume"), ("real", "ext4")];
     let term = |(load, target): (&str, &str)| format!("write/operations_per_s[{load}, {target}]");
@@ -108,22 +195,48 @@ fn a_ratio_of_ratios_with_one_figure_of_the_generator_is_undecided() {
         for (number, (load, target)) in places.into_iter().enumerate() {
             let mut values = [100.0, 101.0, 99.0, 100.5];
             values.rotate_left(number);
-            for mut repetition in repetitions(&values) {
-                let share = if bound == Some((load, target)) { 0.9 } else { 0.1 };
-                repetition.figures.push("run/generating_share", share, Better::Neither);
+            let share = if bound == Some((load, target)) { 0.9 } else { 0.1 };
+            for repetition in with_figures(&values, &[("run/generating_share", share)]) {
                 groups.add(Place::new(load, target), repetition);
             }
         }
         judged(&claim(&[&test]), &campaign, &groups)
     };
     assert_eq!(with_generator_at(None), ClaimVerdict::Confirmed);
-    for place in places {
+    for (place, divides) in places.into_iter().zip([false, true, true, false]) {
         let verdict = with_generator_at(Some(place));
-        assert!(
-            matches!(&verdict, ClaimVerdict::Undecided { reason } if reason.contains("generating")),
-            "{place:?}: {verdict:?}"
-        );
+        if divides {
+            assert!(is_undecided_by(&verdict, "generating"), "{place:?}: {verdict:?}");
+        } else {
+            assert_eq!(verdict, ClaimVerdict::Confirmed, "{place:?}");
+        }
     }
+}
+
+/// The margin is 10 %. A ratio that is known to leave out 1 is a difference, however small.
+#[test]
+fn a_difference_that_is_within_the_margin_is_refuted() {
+    let campaign = campaign(vec![target("volume", None), target("ext4", None)], &["load"]);
+    let of = |values: &[f64], relation: &str| {
+        let ext4 = [100.0, 101.0, 99.0, 100.0];
+        let groups = groups(&[("load", "volume", values), ("load", "ext4", &ext4)]);
+        let claim = claim(&[&ratio(relation)]);
+        let Judgement { verdict, conditions, .. } =
+            judge(&claim, &campaign, &groups, Standards::of(&campaign).unwrap());
+        (verdict, conditions[0].remark.clone())
+    };
+    let (same, above, wide) =
+        ([101.0, 100.0, 99.0, 101.0], [103.0, 104.1, 102.0, 103.0], [90.0, 115.0, 101.0, 99.0]);
+    for relation in ["> 1", "< 1"] {
+        let remark = Some("the same within 10 %".to_owned());
+        assert_eq!(of(&same, relation), (ClaimVerdict::Refuted, remark), "{relation}");
+        assert!(is_undecided_by(&of(&wide, relation).0, "both sides of 1"), "{relation}");
+    }
+    for relation in [">= 1", "<= 1", "> 1.001"] {
+        assert!(is_undecided_by(&of(&same, relation).0, "both sides of 1"), "{relation}");
+    }
+    assert_eq!(of(&above, "> 1"), (ClaimVerdict::Confirmed, None));
+    assert_eq!(of(&above, "< 1"), (ClaimVerdict::Refuted, None));
 }
 
 #[test]

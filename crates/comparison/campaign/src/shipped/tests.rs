@@ -8,6 +8,7 @@ use gemelo_compare::{
     Condition, Groups, Place, Repetition, Row, Standards, Term, Verdict, compare_targets,
 };
 use gemelo_record::{Better, CampaignRecord, ClaimRecord, Provenance, Stats};
+use std::process::Command;
 use std::time::SystemTime;
 
 /// The findings of each paper, by the name of its plan.
@@ -204,6 +205,18 @@ fn the_caches_of_the_paper_about_policies_are_those_of_metadata() {
         seen += 1;
     }
     assert_eq!(seen, 12);
+}
+
+/// The part of the script that solves for the shift needs no storage.
+#[test]
+fn the_secant_method_of_the_plan_about_entropy_ends() {
+    let (_, text) = PLANS.into_iter().find(|(name, _)| *name == "entropy-2010").unwrap();
+    let (_, solving) = text.split_once("\nawk '\nfunction term").unwrap();
+    let (program, _) = solving.split_once("}'\n").unwrap();
+    let awk = Command::new("awk").arg(format!("function term{program}}}")).output().unwrap();
+    let printed = String::from_utf8(awk.stdout).unwrap();
+    let count = printed.strip_prefix("entropy/most_secant_iterations=").unwrap().trim_end();
+    assert!((5..=20).contains(&count.parse().unwrap()), "{printed}");
 }
 
 #[test]

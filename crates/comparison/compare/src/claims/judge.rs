@@ -3,8 +3,10 @@
 use super::scale::too_small;
 use crate::group::{Values, pairs_of};
 use crate::row::{exactly, is_exact};
-use crate::validity::invalid;
-use crate::{Condition, Doubt, Expression, Groups, Place, Quotient, Relation, Standards, Term};
+use crate::validity::{differs_in_memory, invalid, without_generator};
+use crate::{
+    Condition, Doubt, Expression, Groups, Margin, Place, Quotient, Relation, Standards, Term,
+};
 use gemelo_figures::is_counted;
 use gemelo_record::{CampaignRecord, ClaimRecord};
 use gemelo_stats::{
@@ -49,6 +51,9 @@ pub struct ConditionOutcome {
     pub measured: Option<Estimate>,
     /// The verdict on this condition.
     pub verdict: ClaimVerdict,
+    /// The reason of a verdict that the interval of what was measured does not give, such as `the
+    /// same within 10 %`.
+    pub remark: Option<String>,
 }
 
 /// The judgement of a claim.
@@ -77,7 +82,8 @@ pub fn judge(
         return judgement(ClaimVerdict::NotTestable { reason: reason.clone() }, Vec::new());
     }
     let confidence = standards.confidence.shared_by(claim.tests.len());
-    let measurements = Measurements { claim, campaign, groups, confidence };
+    let measurements =
+        Measurements { claim, campaign, groups, confidence, margin: standards.margin };
     let conditions: Vec<ConditionOutcome> =
         claim.tests.iter().map(|text| measurements.outcome(text)).collect();
     judgement(overall(&conditions), conditions)
@@ -107,7 +113,12 @@ struct Measurements<'a> {
     groups: &'a Groups,
     /// Level of each interval.
     confidence: Confidence,
+    /// The ratios that count as the same.
+    margin: Margin,
 }
+
+/// A verdict on a condition, and the remark on it.
+type Remarked = (ClaimVerdict, Option<String>);
 
 /// A number that was measured, and what is known of its noise.
 struct Number {
@@ -122,18 +133,88 @@ impl Measurements<'_> {
         let judged = Condition::parse(text)
             .map_err(|error| error.to_string())
             .and_then(|condition| self.number(&condition).map(|number| (condition, number)));
-        let (measured, verdict) = match judged {
-            Ok((condition, number)) => {
-                let verdict = match (self.too_small(&condition), self.invalid(&condition)) {
-                    (Some(reason), _) => ClaimVerdict::TooSmall { reason },
-                    (None, Some(reason)) => ClaimVerdict::Undecided { reason: reason.to_owned() },
-                    (None, None) => verdict(&condition, &number),
-                };
-                (number.estimate, verdict)
-            }
-            Err(reason) => (None, ClaimVerdict::NotTestable { reason }),
+        let (measured, (verdict, remark)) = match judged {
+            Ok((condition, number)) => (number.estimate, self.verdict(&condition, &number)),
+            Err(reason) => (None, (ClaimVerdict::NotTestable { reason }, None)),
         };
-        ConditionOutcome { condition: text.to_owned(), measured, verdict }
+        ConditionOutcome { condition: text.to_owned(), measured, verdict, remark }
+    }
+
+    fn verdict(&self, condition: &Condition, number: &Number) -> Remarked {
+        if let Some(reason) = self.too_small(condition) {
+            return (ClaimVerdict::TooSmall { reason }, None);
+        }
+        match self.invalid(condition) {
+            Some(Doubt::Generator) => self.bound_by_generator(condition),
+            Some(doubt) => (undecided_by(doubt), None),
+            None => match number.estimate.and_then(|measured| measured.interval) {
+                Some(interval) if self.shows_no_difference(condition, interval) => {
+                    let percent = rounded(100.0 * self.margin.share());
+                    (ClaimVerdict::Refuted, Some(format!("the same within {percent} %")))
+                }
+                _ => (verdict(condition, number), None),
+            },
+        }
+    }
+
+    /// Returns whether a condition says that a ratio differs from 1, and its interval contains 1
+    /// and lies within the margin.
+    fn shows_no_difference(&self, condition: &Condition, interval: Interval) -> bool {
+        let says_difference =
+            matches!(condition.relation, Relation::Above(1.0) | Relation::Below(1.0));
+        says_difference
+            && is_ratio(&condition.expression)
+            && condition.relation.holds_in(interval).is_none()
+            && self.margin.contains(interval)
+    }
+
+    /// Judges a condition by all ratios that the storage could have without the generator.
+    fn bound_by_generator(&self, condition: &Condition) -> Remarked {
+        let ratios = self.ratios_without_generator(condition);
+        let Some((interval, holds)) =
+            ratios.and_then(|ratios| Some((ratios, condition.relation.holds_in(ratios)?)))
+        else {
+            return (undecided_by(Doubt::Generator), None);
+        };
+        let (low, high) = (rounded(interval.low()), rounded(interval.high()));
+        let remark = format!("{low} to {high} without the time of the generator");
+        (if holds { ClaimVerdict::Confirmed } else { ClaimVerdict::Refuted }, Some(remark))
+    }
+
+    /// Returns the interval that covers a ratio whatever share of the generator's time the storage
+    /// would save: from the lower end of the interval of the least ratio to the upper end of that
+    /// of the greatest.
+    fn ratios_without_generator(&self, condition: &Condition) -> Option<Interval> {
+        if !is_ratio(&condition.expression) {
+            return None;
+        }
+        // Of a ratio of ratios, the inner two terms divide, and the outer two are multiplied.
+        let factors = condition.terms().zip([false, true, true, false]);
+        let factors: Vec<(BTreeMap<u32, [f64; 2]>, bool)> = factors
+            .map(|(term, divides)| Some((self.without_generator(term)?, divides)))
+            .collect::<Option<_>>()?;
+        let end = |is_greatest: bool| {
+            let round = |number: &u32| {
+                factors.iter().try_fold((1.0, 1.0), |(base, changed), (values, divides)| {
+                    let [least, most] = *values.get(number)?;
+                    let value = if *divides == is_greatest { least } else { most };
+                    Some(if *divides { (base * value, changed) } else { (base, changed * value) })
+                })
+            };
+            let rounds: Vec<(f64, f64)> = factors.first()?.0.keys().filter_map(round).collect();
+            compare_pairs(&Pairs::new(&rounds).ok()?, self.confidence).ratio?.interval
+        };
+        Interval::new(end(false)?.low(), end(true)?.high())
+    }
+
+    /// Returns the least and the greatest value that a term could have in each round without the
+    /// generator, if it is known in all of them.
+    fn without_generator(&self, term: &Term) -> Option<BTreeMap<u32, [f64; 2]>> {
+        let processors = self.campaign.provenance.cpu_count;
+        let values = self.groups.runs(&place_of(term)).iter();
+        values
+            .map(|run| Some((run.number, without_generator(&term.figure, run, processors)?)))
+            .collect()
     }
 
     fn too_small(&self, condition: &Condition) -> Option<String> {
@@ -141,17 +222,23 @@ impl Measurements<'_> {
         condition.terms().find_map(of_term)
     }
 
-    /// Returns the reason why the figures of a condition do not measure the storage.
-    fn invalid(&self, condition: &Condition) -> Option<&'static str> {
+    /// Returns the reason why the figures of a condition do not measure the storage. The one that
+    /// always leaves it undecided comes first.
+    fn invalid(&self, condition: &Condition) -> Option<Doubt> {
         let terms: Vec<&Term> = condition.terms().collect();
         let of = |term: &Term| self.groups.runs(&place_of(term));
         // A ratio of ratios has two quotients, each of which must compare like with like.
-        let mut doubts = terms.chunks(2).filter_map(|quotient| {
+        let quotients = terms.chunks(2).filter_map(|quotient| {
             let (first, last) = (quotient.first()?, quotient.last()?);
-            let sides = [of(first), of(last)];
-            invalid(&first.figure, sides).or_else(|| invalid(&last.figure, sides))
+            Some(([&first.figure, &last.figure], [of(first), of(last)]))
         });
-        doubts.next().map(Doubt::sentence)
+        let doubts = quotients.flat_map(|(figures, sides)| {
+            figures.into_iter().flat_map(move |figure| {
+                let memory = differs_in_memory(figure, sides).then_some(Doubt::Memory);
+                memory.into_iter().chain(invalid(figure, sides))
+            })
+        });
+        doubts.max_by_key(|doubt| *doubt == Doubt::Memory)
     }
 
     /// Returns the number of a condition, or the reason why there is no measurement.
@@ -263,7 +350,7 @@ fn number(pairs: &Pairs, estimate: Option<Estimate>, terms: &[&Term]) -> Number 
 
 fn verdict(condition: &Condition, number: &Number) -> ClaimVerdict {
     let relation = condition.relation;
-    let divides = !matches!(condition.expression, Expression::Mean(_) | Expression::Difference(..));
+    let divides = is_ratio(&condition.expression);
     let undecided = |reason: String| ClaimVerdict::Undecided { reason };
     let Some(measured) = number.estimate else {
         return undecided("the divisor is zero, so there is no ratio".to_owned());
@@ -272,10 +359,18 @@ fn verdict(condition: &Condition, number: &Number) -> ClaimVerdict {
         Some((_, Some(true))) => ClaimVerdict::Confirmed,
         Some((_, Some(false))) => ClaimVerdict::Refuted,
         Some((interval, None)) => undecided(on_both_sides(relation, interval)),
-        None if number.repetitions < 2 => undecided(Doubt::OneRepetition.sentence().to_owned()),
-        None if divides && measured.value == 0.0 => undecided(Doubt::Zero.sentence().to_owned()),
-        None => undecided(Doubt::NoSpread.sentence().to_owned()),
+        None if number.repetitions < 2 => undecided_by(Doubt::OneRepetition),
+        None if divides && measured.value == 0.0 => undecided_by(Doubt::Zero),
+        None => undecided_by(Doubt::NoSpread),
     }
+}
+
+fn undecided_by(doubt: Doubt) -> ClaimVerdict {
+    ClaimVerdict::Undecided { reason: doubt.sentence().to_owned() }
+}
+
+fn is_ratio(expression: &Expression) -> bool {
+    matches!(expression, Expression::Ratio(_) | Expression::RatioOfRatios { .. })
 }
 
 /// Says which limit lies in the interval.

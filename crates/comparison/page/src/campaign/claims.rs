@@ -117,8 +117,10 @@ fn measured(conditions: &[ConditionOutcome]) -> Cell {
         let range = estimate.interval.map_or_else(String::new, |interval| {
             format!(" ({})", show_range(unit, (interval.low(), interval.high())))
         });
+        let remark = condition.remark.as_ref().map_or_else(String::new, |one| format!(", {one}"));
         let separator = if formulas.is_empty() { "" } else { "; " };
-        numbers = numbers.plain(format!("{separator}{}{range}", show(unit, estimate.value)));
+        let number = show(unit, estimate.value);
+        numbers = numbers.plain(format!("{separator}{number}{range}{remark}"));
         sentences.extend(parsed.as_ref().map(sentence));
         formulas.push(&condition.condition);
     }
@@ -225,6 +227,7 @@ mod tests {
             condition: condition.to_owned(),
             measured: Some(measured),
             verdict: ClaimVerdict::Confirmed,
+            remark: None,
         };
         let numbers = measured(&[
             outcome(
@@ -232,9 +235,17 @@ mod tests {
                 estimate(-4_910.0, (-98_640.0, 139_500.0)),
             ),
             outcome("a/b_ratio[a, v] / a/b_ratio[a, w] > 1", estimate(2.0, (0.000_1, 200.0))),
+            ConditionOutcome {
+                remark: Some("the same within 10 %".to_owned()),
+                ..outcome("a/b_ratio[a, v] / a/b_ratio[a, w] > 1", estimate(1.0, (0.95, 1.04)))
+            },
         ]);
         let text = format!("{numbers:?}");
-        for part in ["\"-4.91 µs (-98.6 to 140 µs)\"", "2.00 (below 0.01 to above 100)"] {
+        for part in [
+            "\"-4.91 µs (-98.6 to 140 µs)\"",
+            "2.00 (below 0.01 to above 100)\"",
+            "1.00 (0.950 to 1.04), the same within 10 %\"",
+        ] {
             assert!(text.contains(part), "{text}");
         }
     }
