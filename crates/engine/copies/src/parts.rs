@@ -38,20 +38,24 @@ pub(crate) struct PartReader<'o> {
     /// Everything before it was compared.
     next: Lbn,
     blocks: u64,
+    /// `true` if contents are sent in the form in which they are stored.
+    keeps_forms: bool,
     /// Entries that differ, of which no part has been made.
     entries: VecDeque<(Lbn, MapEntry)>,
 }
 
 impl<'o> PartReader<'o> {
-    /// Reads from a block on, up to a number of blocks.
+    /// Reads from a block on, up to a number of blocks; with the forms of contents if they are
+    /// sent.
     pub(crate) fn new(
         outgoing: &'o Outgoing,
         (first, blocks): (u64, u64),
+        keeps_forms: bool,
         (clock, stop): (&'o dyn Clock, &'o StopFlag),
     ) -> Self {
         let pace = GivingWay::new(clock, outgoing.traffic());
         let (next, entries) = (Lbn(first), VecDeque::new());
-        Self { outgoing, pace, stop, next, blocks, entries }
+        Self { outgoing, pace, stop, next, blocks, keeps_forms, entries }
     }
 
     /// Reads the next part, and gives way to clients. Returns [`None`] at the end.
@@ -80,7 +84,10 @@ impl<'o> PartReader<'o> {
             self.next = found.end;
         }
         let some: Vec<_> = self.entries.drain(..most.min(self.entries.len())).collect();
-        Ok(Some(Part { blocks: with_contents(self.outgoing, &some)? }))
+        let mut blocks = with_contents(self.outgoing, &some)?;
+        let contents = blocks.iter_mut().filter_map(|(_, content)| content.as_mut());
+        contents.filter(|_| !self.keeps_forms).for_each(|content| content.form = None);
+        Ok(Some(Part { blocks }))
     }
 
     /// As [`GivingWay::rested_ns`].

@@ -24,7 +24,7 @@ const RECORD_BYTES: usize = 1 << 20;
 
 /// Levels of Zstandard by which a stream may be compressed. Higher ones would take more memory than
 /// a command may.
-pub const LEVELS: RangeInclusive<u8> = 1..=9;
+pub const LEVELS: RangeInclusive<u8> = 1..=6;
 
 /// Settings of a send.
 #[derive(Clone, Copy)]
@@ -182,7 +182,7 @@ impl Sender<'_> {
         let received = answers.as_ref().map_or(0, AnswerReader::received_bytes);
         let received = (received / self.block_bytes as u64).min(blocks);
         let (clock, outgoing, left) = (SystemClock::new(), self.outgoing, (received, blocks));
-        let reader = PartReader::new(outgoing, left, (&clock, stop));
+        let reader = PartReader::new(outgoing, left, self.level.is_none(), (&clock, stop));
         let reader = Mutex::new(reader);
         let send = |next_part: NextPart<'_>| {
             let mut batches = VecDeque::new();
@@ -220,7 +220,7 @@ impl Sender<'_> {
         };
         for (_, planned) in &mut blocks {
             if let Planned::Content(sent) = planned {
-                self.forget_what_stays(sent);
+                forget_what_stays(sent);
             }
         }
         Ok(Batch { blocks, asked })
@@ -308,16 +308,6 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Forgets the content itself where the form in which it is stored is sent, and otherwise that.
-    fn forget_what_stays(&self, sent: &mut SentContent) {
-        if self.level.is_some() {
-            sent.form = None;
-        }
-        if sent.form.as_ref().is_some_and(is_known) {
-            sent.content = Vec::new();
-        }
-    }
-
     /// The block that had this content first; remembers it if it is this one.
     fn earlier(&mut self, block: u64, sent: &SentContent) -> Option<u64> {
         if !sent.is_shared {
@@ -381,6 +371,13 @@ impl Sender<'_> {
             }
         };
         self.stream.add(&record).map_err(SendError::Output)
+    }
+}
+
+/// Forgets the content itself where its compressed form is sent.
+fn forget_what_stays(sent: &mut SentContent) {
+    if sent.form.as_ref().is_some_and(is_known) {
+        sent.content = Vec::new();
     }
 }
 

@@ -174,7 +174,7 @@ fn copy(from: &Side, to: &mut Side, random: &mut Random, counts: &mut [u64; 4]) 
     let since = if random.below(3) > 0 { from.any(random, is_snapshot) } else { None };
     let identity = from.volumes[&name].identity.unwrap();
     let base = since.as_ref().map(|since| from.volumes[since].identity.unwrap());
-    let level = [None, Some(1), Some(9)][random.below(3) as usize];
+    let level = [None, Some(1), Some(6)][random.below(3) as usize];
     let mut stream = sent_at(&from.pool, &name, since.as_deref(), level);
     let is_damaged = random.below(4) == 0;
     if is_damaged {

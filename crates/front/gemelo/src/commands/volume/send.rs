@@ -26,9 +26,9 @@ pub(crate) struct Send {
     /// The receiving pool must have a copy of it.
     #[arg(long, value_name = "POOL/EARLIER", value_parser = volume_path_parser())]
     since: Option<VolumePath>,
-    /// Compress the stream by this level of Zstandard, from 1 to 9: what an earlier snapshot has at
+    /// Compress the stream by this level of Zstandard, from 1 to 6: what an earlier snapshot has at
     /// the same place takes few bytes [default: contents as the pool stores them]
-    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=9))]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=6))]
     compress: Option<u8>,
 }
 

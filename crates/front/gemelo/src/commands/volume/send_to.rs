@@ -44,9 +44,9 @@ pub(crate) struct Arguments {
     /// Most bytes of the stream a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
-    /// Compress the stream by this level of Zstandard, from 1 to 9: what an earlier snapshot has at
+    /// Compress the stream by this level of Zstandard, from 1 to 6: what an earlier snapshot has at
     /// the same place takes few bytes [default: contents as the pool stores them]
-    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=9))]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=6))]
     compress: Option<u8>,
     /// Mode of deduplication of a copy that is sent as a whole
     #[arg(long, value_name = "MODE", default_value = "inline")]
