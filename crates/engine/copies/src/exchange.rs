@@ -23,6 +23,8 @@ const OVER: u8 = 2;
 /// Batches that are asked for before the records of the first of them are sent. Their contents, of
 /// a MiB each, are in memory meanwhile. They fill a link of 6 Gbit/s with 10 ms.
 pub(crate) const BATCHES_AHEAD: usize = 8;
+/// The same of a stream that is compressed, which takes longer than to send it.
+pub(crate) const COMPRESSED_AHEAD: usize = 4;
 
 /// The kind and the key of fingerprints by which a receiver is asked.
 pub type Naming = (FingerprintKind, [u8; 32]);

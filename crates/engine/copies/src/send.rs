@@ -4,7 +4,7 @@
 //! keyed hash with the block that had them first, up to a bound: beyond it a content may be sent
 //! again. Numbers of blocks of the pool would not do, because contents move meanwhile.
 
-use crate::exchange::{AnswerReader, Asked, BATCHES_AHEAD};
+use crate::exchange::{AnswerReader, Asked, BATCHES_AHEAD, COMPRESSED_AHEAD};
 use crate::first_blocks::FirstBlocks;
 use crate::parts::{NextPart, Part, PartReader, with_parts};
 use crate::stream::{Head, Record, StreamWriter, Sums};
@@ -178,7 +178,8 @@ impl Sender<'_> {
         (monitor, stop): (&dyn Monitor, &StopFlag),
     ) -> Result<u64, SendError> {
         let ahead = answers.as_ref().and_then(|answers| answers.fingerprinter());
-        let ahead = if ahead.is_some() { BATCHES_AHEAD } else { 0 };
+        let most = if self.level.is_some() { COMPRESSED_AHEAD } else { BATCHES_AHEAD };
+        let ahead = if ahead.is_some() { most } else { 0 };
         let received = answers.as_ref().map_or(0, AnswerReader::received_bytes);
         let received = (received / self.block_bytes as u64).min(blocks);
         let (clock, outgoing, left) = (SystemClock::new(), self.outgoing, (received, blocks));

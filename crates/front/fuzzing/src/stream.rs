@@ -116,7 +116,7 @@ pub(crate) fn stream_seeds() -> Vec<Vec<u8>> {
             stream.ask(&[asked])?;
             let (some, rest) = records.split_at(2);
             some.iter().try_for_each(|record| stream.add(record))?;
-            let earlier = since.map_or_else(Vec::new, |_| vec![3..5]);
+            let earlier: Vec<_> = since.iter().map(|_| 3..5).collect();
             let bytes = earlier.len() * contents.len();
             stream.write_compressed((earlier, contents.get(..bytes).unwrap_or_default()), 1)?;
             rest.iter().try_for_each(|record| stream.add(record))?;

@@ -129,6 +129,10 @@ mod tests {
         (before, after)
     }
 
+    fn run(blocks: Range<u64>) -> Vec<Range<u64>> {
+        std::iter::once(blocks).collect()
+    }
+
     fn decoded(frame: &CompressedFrame, blocks: u64) -> Option<CompressedFrame> {
         CompressedFrame::decode(&frame.encode(), BLOCK as u32, blocks)
     }
@@ -152,7 +156,7 @@ mod tests {
     #[test]
     fn records_do_not_come_out_of_other_earlier_contents() {
         let (before, after) = contents();
-        let frame = CompressedFrame::of(&after, (vec![0..64], &before), 3).unwrap();
+        let frame = CompressedFrame::of(&after, (run(0..64), &before), 3).unwrap();
         for at in (0..before.len()).step_by(97) {
             let mut other = before.clone();
             other[at] ^= 4;
@@ -167,7 +171,7 @@ mod tests {
     fn a_dictionary_of_zstandard_among_earlier_contents_is_none() {
         let (mut before, after) = contents();
         before[..4].copy_from_slice(&0xec30_a437_u32.to_le_bytes());
-        let frame = CompressedFrame::of(&after, (vec![0..64], &before), 3).unwrap();
+        let frame = CompressedFrame::of(&after, (run(0..64), &before), 3).unwrap();
         assert_eq!(frame.decompress(&before).unwrap(), after);
     }
 
@@ -176,9 +180,9 @@ mod tests {
         let (before, after) = contents();
         let frame = |earlier| CompressedFrame::of(&after, (earlier, &before), 1).unwrap();
         let most = EARLIER_BYTES as u64 / BLOCK as u64;
-        assert!(decoded(&frame(vec![0..64]), 64).is_some());
-        assert!(decoded(&frame(vec![0..64]), 63).is_none(), "behind the end");
-        assert!(decoded(&frame(vec![0..most]), most).is_some());
+        assert!(decoded(&frame(run(0..64)), 64).is_some());
+        assert!(decoded(&frame(run(0..64)), 63).is_none(), "behind the end");
+        assert!(decoded(&frame(run(0..most)), most).is_some());
         assert!(decoded(&frame(vec![0..most - 1, most..most + 2]), u64::MAX).is_none());
         let with_length = |length| CompressedFrame { length, ..frame(Vec::new()) };
         assert!(decoded(&with_length(0), 64).is_none());
@@ -189,7 +193,7 @@ mod tests {
         let bytes = frame(Vec::new()).bytes;
         let more = CompressedFrame { bytes: [&*bytes, &[0]].concat(), ..frame(Vec::new()) };
         assert!(more.decompress(&before).is_none(), "bytes behind the frame");
-        let encoded = frame(vec![0..64]).encode();
+        let encoded = frame(run(0..64)).encode();
         for end in 0..12 {
             assert!(CompressedFrame::decode(&encoded[..end], BLOCK as u32, 64).is_none());
         }

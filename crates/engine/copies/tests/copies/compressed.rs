@@ -47,7 +47,8 @@ fn second(earlier: &[u8]) -> Vec<u8> {
     let mut writer = StreamWriter::begin(&mut stream, &head_of_second()).unwrap();
     writer.add(&Record::Plain { first: 0, contents: &all }).unwrap();
     let blocks = earlier.len() as u64 / BLOCK as u64;
-    writer.write_compressed((vec![0..blocks], earlier), 3).unwrap();
+    let named = std::iter::once(0..blocks).collect();
+    writer.write_compressed((named, earlier), 3).unwrap();
     writer.finish().unwrap();
     stream
 }
