@@ -151,7 +151,9 @@ fn a_compressed_stream_takes_few_bytes_of_what_is_nearly_as_it_was() {
         let copied = ["volume", "copy", &from.volume("two"), &to.volume("two")];
         let said = done(&[&copied[..], &["--compress", "6"]].concat());
         assert!(said.contains("differs from one: a stream of"), "{said}");
-        assert!(!said.contains("MiB"), "{said}");
+        // The pool may still know contents of the copy that was removed, and tell so.
+        let stream = said.split("a stream of ").nth(1).and_then(|said| said.split(',').next());
+        assert!(!stream.unwrap().contains("MiB"), "{said}");
         assert_holds(&to, "two", &images[1]);
         for server in servers.into_iter().flatten() {
             assert_eq!(server.stop(), (0, String::new()));
