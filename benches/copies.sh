@@ -61,16 +61,7 @@ trees() {
 }
 
 # measured COMMAND: runs it by the shell, and adds its time and memory to those of the system.
-measured() {
-    python3 - "$directory/cost" "$1" <<'END'
-import resource, subprocess, sys, time
-began = time.monotonic()
-status = subprocess.run(["bash", "-euo", "pipefail", "-c", sys.argv[2]], stdout=subprocess.DEVNULL).returncode
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-open(sys.argv[1], "a").write(f"{time.monotonic() - began} {peak}\n")
-sys.exit(status)
-END
-}
+measured() { benches/lib/measured.py "$1" >>"$directory/cost"; }
 
 # change OLD NEW PLACE: writes the blocks of 4 KiB in which the images differ to a file, a diff of
 # RBD or commands of qemu-io.

@@ -18,14 +18,10 @@ trap 'rm -rf "$directory"' EXIT
 
 # measured WHO COMMAND: runs it by the shell, and prints its time and its most memory.
 measured() {
-    python3 - "$@" <<'END'
-import resource, subprocess, sys, time
-began = time.monotonic()
-status = subprocess.run(["bash", "-euo", "pipefail", "-c", sys.argv[2]], stdout=subprocess.DEVNULL).returncode
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-print(f"{sys.argv[1]:40} {time.monotonic() - began:8.1f} s {peak:8.1f} MiB", flush=True)
-sys.exit(status)
-END
+    local cost
+    cost=$(benches/lib/measured.py "$2")
+    # shellcheck disable=SC2086
+    printf '%-40s %8.1f s %8.1f MiB\n' "$1" $cost
 }
 
 for gib in "${@:-16 1024}"; do

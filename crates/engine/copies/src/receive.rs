@@ -10,7 +10,7 @@ use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{DedupMode, Fingerprint};
 use gemelo_store::decompress;
-use gemelo_volume::{Incoming, Pool, Receipt, Volume, VolumeError};
+use gemelo_volume::{Incoming, Pool, Volume, VolumeError};
 use std::io::{self, Read};
 use thiserror::Error;
 
@@ -130,17 +130,7 @@ fn receive_answering(
     progress: (&dyn Monitor, &StopFlag),
 ) -> Result<Received, ReceiveError> {
     let (head, mut stream) = StreamReader::begin(input)?;
-    let receipt = Receipt {
-        identity: head.identity,
-        source: head.source,
-        created_s: head.created_s,
-        size_bytes: head.size_bytes,
-        padding_bytes: head.padding_bytes,
-        base: head.since,
-        mode: options.mode,
-        goes_on: head.is_exchange,
-    };
-    let mut incoming = pool.incoming(name, receipt)?;
+    let mut incoming = pool.incoming(name, head.receipt(options.mode))?;
     if head.is_exchange {
         // Fingerprints are of blocks of the pool.
         let tells = options.tells && head.block_bytes == pool.block_bytes();

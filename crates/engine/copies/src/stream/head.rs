@@ -1,7 +1,8 @@
 //! The head of a stream: what it needs, and which snapshot it has.
 
 use super::bytes::{Bytes, put_text};
-use gemelo_format::{Features, SnapshotId, VolumeId};
+use gemelo_format::{DedupMode, Features, SnapshotId, VolumeId};
+use gemelo_volume::Receipt;
 
 /// The smallest block of a stream in bytes.
 pub const MIN_BLOCK_BYTES: u32 = 512;
@@ -59,6 +60,21 @@ impl Head {
             | set(self.is_exchange, EXCHANGE)
             | set(self.has_compressed_frames, FRAMES);
         Features { incompatible, ..Features::NONE }
+    }
+
+    /// The description by which a pool makes a copy of the snapshot.
+    #[must_use]
+    pub const fn receipt(&self, mode: DedupMode) -> Receipt {
+        Receipt {
+            identity: self.identity,
+            source: self.source,
+            created_s: self.created_s,
+            size_bytes: self.size_bytes,
+            padding_bytes: self.padding_bytes,
+            base: self.since,
+            mode,
+            goes_on: self.is_exchange,
+        }
     }
 
     /// The number of blocks of the snapshot.

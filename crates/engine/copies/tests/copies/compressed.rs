@@ -7,7 +7,7 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_copies::stream::{Head, Record, StreamWriter};
 use gemelo_copies::{Answers, ReceiveError, ReceiveOptions, receive};
 use gemelo_format::{DedupMode, SnapshotId};
-use gemelo_volume::{Pool, Receipt};
+use gemelo_volume::Pool;
 
 const BLOCKS: u64 = 8;
 
@@ -65,17 +65,7 @@ fn receive_second(pool: &Pool, stream: &[u8]) -> Result<(), ReceiveError> {
 #[test]
 fn a_copy_goes_on_where_it_has_more_than_was_noted() {
     let (pool, head) = (pool(), head_of_second());
-    let receipt = Receipt {
-        identity: head.identity,
-        source: head.source,
-        created_s: head.created_s,
-        size_bytes: head.size_bytes,
-        padding_bytes: head.padding_bytes,
-        base: head.since,
-        mode: DedupMode::Inline,
-        goes_on: true,
-    };
-    let mut incoming = pool.incoming("two", receipt).unwrap();
+    let mut incoming = pool.incoming("two", head.receipt(DedupMode::Inline)).unwrap();
     write(&incoming.volume(), 0, &after()).unwrap();
     incoming.note_received(BLOCK as u64, true).unwrap();
     incoming.keep();

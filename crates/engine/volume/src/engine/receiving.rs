@@ -58,9 +58,14 @@ impl Volumes {
     }
 
     /// The copy of a snapshot, if the pool has one that clients can see.
-    pub(crate) fn copy_of(&self, identity: SnapshotId) -> Option<Arc<VolumeShared>> {
+    pub(crate) fn copy_of(
+        &self,
+        identity: SnapshotId,
+    ) -> Option<(VolumeRecord, Arc<VolumeShared>)> {
         let record = self.find_copy(identity)?;
-        self.catalogue.find(&record.name).ok()
+        let volume = self.catalogue.find(&record.name).ok()?;
+        // The name may be another one's by now.
+        (volume.id() == record.id).then_some((record, volume))
     }
 
     /// Makes an unfinished volume, or takes one that can be continued. Also returns the byte before
@@ -239,12 +244,11 @@ impl Volumes {
         base: SnapshotId,
     ) -> Result<Arc<VolumeShared>> {
         let no_base = || VolumeError::NoBase { identity: base };
-        let record = self.find_copy(base).ok_or_else(no_base)?;
-        let from = self.catalogue.find(&record.name)?;
+        let (record, from) = self.copy_of(base).ok_or_else(no_base)?;
         let _kept = from.keep();
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
-        if from.id() != record.id || !catalogue.has(&record.name, &from) {
+        if !catalogue.has(&record.name, &from) {
             return Err(no_base());
         }
         let volume = self.next_id();

@@ -159,7 +159,7 @@ impl Incoming {
     /// The snapshot on which the copy builds, if it is there.
     #[must_use]
     pub fn earlier(&self) -> Option<Volume> {
-        let volume = self.engine.volumes.copy_of(self.receipt.base?)?;
+        let (_, volume) = self.engine.volumes.copy_of(self.receipt.base?)?;
         Some(Volume::new(Arc::clone(&self.engine), volume))
     }
 

@@ -16,6 +16,15 @@ use std::io::{BufReader, BufWriter, IsTerminal, Write, stdin, stdout};
 /// Bytes of a stream that are gathered before they are passed on.
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// How a stream is compressed.
+#[derive(Debug, Args)]
+pub(super) struct Compressing {
+    /// Compress the stream by this level of Zstandard, from 1 to 6: what an earlier snapshot has at
+    /// the same place takes few bytes [default: contents as the pool stores them]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=6))]
+    pub(super) compress: Option<u8>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// The snapshot: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
@@ -26,10 +35,8 @@ pub(crate) struct Send {
     /// The receiving pool must have a copy of it.
     #[arg(long, value_name = "POOL/EARLIER", value_parser = volume_path_parser())]
     since: Option<VolumePath>,
-    /// Compress the stream by this level of Zstandard, from 1 to 6: what an earlier snapshot has at
-    /// the same place takes few bytes [default: contents as the pool stores them]
-    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=6))]
-    compress: Option<u8>,
+    #[command(flatten)]
+    compressing: Compressing,
 }
 
 #[derive(Debug, Args)]
@@ -48,7 +55,7 @@ pub(crate) struct Receive {
 }
 
 pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome> {
-    let Send { snapshot, since, compress } = arguments;
+    let Send { snapshot, since, compressing } = arguments;
     if let Some(since) = since.as_ref().filter(|since| since.pool != snapshot.pool) {
         return Err(refused!(
             "{since} is of another pool than {snapshot}: name a snapshot of the same pool"
@@ -62,7 +69,7 @@ pub(super) fn send(arguments: &Send, context: &Context) -> crate::Result<Outcome
     let access = pools::open(&snapshot.pool, Purpose::Send, context)?;
     let since = since.as_ref().map(|since| &*since.name);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Pipe::to(stdout(), &context.stop));
-    let what = (&*snapshot.name, since, *compress);
+    let what = (&*snapshot.name, since, compressing.compress);
     let sent = access.send(what, &mut out, None, (&*context.monitor, &context.stop));
     let flushed = out.flush();
     let closed = access.close();

@@ -5,6 +5,7 @@
 
 use super::end::{Connection, End, output_of};
 use super::mode::Mode;
+use super::send::Compressing;
 use crate::context::Context;
 use crate::exit::{OrFailed as _, OrFailure as _, Outcome, failed, refused};
 use crate::pipes::Pipe;
@@ -44,10 +45,8 @@ pub(crate) struct Arguments {
     /// Most bytes of the stream a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
-    /// Compress the stream by this level of Zstandard, from 1 to 6: what an earlier snapshot has at
-    /// the same place takes few bytes [default: contents as the pool stores them]
-    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=6))]
-    compress: Option<u8>,
+    #[command(flatten)]
+    compressing: Compressing,
     /// Mode of deduplication of a copy that is sent as a whole
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
@@ -162,7 +161,7 @@ impl Arguments {
         let answers = child.stdout.take().ok_or_else(|| failed!("the program has no output"))?;
         let answers = Some(Box::new(Pipe::new(answers, &context.stop)) as _);
         let progress = (&*context.monitor, &context.stop);
-        let what = (&*self.snapshot.name, since.as_deref(), self.compress);
+        let what = (&*self.snapshot.name, since.as_deref(), self.compressing.compress);
         let sent = access.send(what, &mut out, answers, progress);
         let flushed = out.flush();
         drop(out);
