@@ -2,7 +2,7 @@
 
 use super::common::simulated::Simulation;
 use super::common::{BLOCK, content, open, options, read, tuning, write};
-use super::{head, received};
+use super::{head, received, sent, sent_at};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_copies::stream::{Head, Record, StreamWriter};
 use gemelo_copies::{Answers, ReceiveError, ReceiveOptions, receive};
@@ -82,4 +82,35 @@ fn other_earlier_contents_and_blocks_that_are_not_there_change_nothing() {
     assert!(error.contains("do not come out as they were"), "{error}");
     assert_eq!(pool.volume_names(), ["one"]);
     receive_second(&pool, &second(&before())).unwrap();
+}
+
+/// A sender reads earlier contents only to make the stream shorter.
+#[test]
+fn an_earlier_content_that_is_damaged_keeps_no_snapshot_from_being_sent() {
+    let made = Simulation::new(1);
+    Pool::format(&made.disks(), &options(200)).unwrap();
+    let pool = open(&made.disks(), tuning()).unwrap();
+    pool.create_volume("v", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+    for (name, contents) in [("one", before()), ("two", after())] {
+        write(&pool.volume("v").unwrap(), 0, &contents).unwrap();
+        pool.snapshot_volume("v", name).unwrap();
+    }
+    let whole = sent(&pool, "one", None);
+    pool.close().unwrap();
+    // The second snapshot does not have the last content of the first one.
+    let (mut images, last) = (made.images(), content(BLOCKS, BLOCK));
+    let place = |image: &Vec<u8>| image.windows(BLOCK).position(|bytes| bytes == last);
+    let (at, image) = images.iter_mut().find_map(|image| Some((place(image)?, image))).unwrap();
+    image[at] ^= 1;
+    let damaged = Simulation::of_images(2, images);
+    let pool = open(&damaged.disks(), tuning()).unwrap();
+    assert!(read(&pool.volume("one").unwrap(), (BLOCKS - 1) * BLOCK as u64, BLOCK).is_err());
+    let stream = sent_at(&pool, "two", Some("one"), Some(3));
+    let receiver = Simulation::new(3);
+    Pool::format(&receiver.disks(), &options(200)).unwrap();
+    let receiver = open(&receiver.disks(), tuning()).unwrap();
+    received(&receiver, "one", &whole).unwrap();
+    received(&receiver, "two", &stream).unwrap();
+    let found = read(&receiver.volume("two").unwrap(), 0, BLOCKS as usize * BLOCK).unwrap();
+    assert!(found == after());
 }
